@@ -1,0 +1,459 @@
+"""torch's knobs, in the order in which they must be written and put back.
+
+The order matters for the float32 precision tree: legacy setters first, then parents, then leaves. That is the only
+order after which every reader of both API families works (measured on 2.13; torch/backends/__init__.py and
+aten/src/ATen/Context.cpp hold the rules).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from detconf.access import Attr, Call, Rng
+from detconf.frameworks.base import Framework
+from detconf.frameworks.torch.controls import DeterministicAlgorithms, Legacy, Precision, ReducedReduction, devices
+from detconf.knob import Knob, Outranks, Span, Timing, count
+
+_HERE = "detconf.frameworks.torch.controls"
+_BACKENDS = "https://docs.pytorch.org/docs/stable/backends.html"
+_RANDOMNESS = "https://docs.pytorch.org/docs/stable/notes/randomness.html"
+_NUMERICAL = "https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html"
+_INDUCTOR = "https://github.com/pytorch/pytorch/blob/main/torch/_inductor/config.py"
+_DYNAMO = "https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/config.py"
+_FUNCTORCH = "https://github.com/pytorch/pytorch/blob/main/torch/_functorch/config.py"
+
+_knob = partial(Knob, framework="torch")
+_graph = partial(
+    Knob,
+    framework="torch",
+    timing=Timing.AT_COMPILE,
+    undo="graphs compiled meanwhile keep what they were compiled with; torch._dynamo.reset() drops them",
+)
+
+_PRECISION = ("none", "ieee", "tf32")
+_PRECISION_CPU = ("none", "ieee", "tf32", "bf16")
+_TF32_BEATERS = (Outranks("NVIDIA_TF32_OVERRIDE", ("1",)),)
+_FULL, _REDUCED = (False, False), (True, True)
+_EXACT = {False: "ieee", True: "tf32"}
+# An "already ieee" leaf may only have inherited it, so that its parent's default comes back with the parent's value.
+_INHERITS = "a value that was inherited from a parent comes back as the same value, written out"
+
+_MATMUL_LEAVES = (
+    ("highest", (("cuda", "matmul", "ieee"), ("mkldnn", "matmul", "ieee"))),
+    ("high", (("cuda", "matmul", "tf32"), ("mkldnn", "matmul", "tf32"))),
+    ("medium", (("cuda", "matmul", "tf32"), ("mkldnn", "matmul", "bf16"))),
+)
+_CUDNN_LEAVES = (
+    (True, (("cuda", "conv", "tf32"), ("cuda", "rnn", "tf32"))),
+    (False, (("cuda", "conv", "none"), ("cuda", "rnn", "none"))),
+)
+_TREE = {
+    "torch.backends.fp32_precision": ("generic", "all", _PRECISION_CPU, "cpu|cuda|rocm", "Root of the float32 precision tree."),
+    "torch.backends.cudnn.fp32_precision": (
+        "cuda", "all", _PRECISION, "cuda|rocm", "Float32 precision of all CUDA libraries; despite its name it also governs cuBLAS.",
+    ),
+    "torch.backends.mkldnn.fp32_precision": ("mkldnn", "all", _PRECISION_CPU, "cpu", "Float32 precision of oneDNN."),
+    "torch.backends.cuda.matmul.fp32_precision": ("cuda", "matmul", _PRECISION, "cuda|rocm", "Float32 precision of cuBLAS products."),
+    "torch.backends.cudnn.conv.fp32_precision": (
+        "cuda", "conv", _PRECISION, "cuda|rocm", "Float32 precision of cuDNN convolutions; TF32 by default on Ampere and newer.",
+    ),
+    "torch.backends.cudnn.rnn.fp32_precision": (
+        "cuda", "rnn", _PRECISION, "cuda|rocm", "Float32 precision of cuDNN recurrent layers; TF32 by default on Ampere and newer.",
+    ),
+    "torch.backends.mkldnn.matmul.fp32_precision": ("mkldnn", "matmul", _PRECISION_CPU, "cpu", "Float32 precision of oneDNN products."),
+    "torch.backends.mkldnn.conv.fp32_precision": ("mkldnn", "conv", _PRECISION_CPU, "cpu", "Float32 precision of oneDNN convolutions."),
+    "torch.backends.mkldnn.rnn.fp32_precision": ("mkldnn", "rnn", _PRECISION_CPU, "cpu", "Float32 precision of oneDNN recurrent layers."),
+}  # fmt: skip
+_LEGACY = ("torch.set_float32_matmul_precision", "torch.backends.cudnn.allow_tf32")
+
+_PRECISION_KNOBS = (
+    _knob(
+        name="torch.set_float32_matmul_precision",
+        access=Legacy("torch:get_float32_matmul_precision", _MATMUL_LEAVES, setter="torch:set_float32_matmul_precision"),
+        accepts=("highest", "high", "medium"),
+        serves={"tf32": {False: "highest", True: "high"}},
+        governs="cpu|cuda|rocm",
+        summary="Legacy precision of float32 matrix products.",
+        docs="https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html",
+        touches=tuple(_TREE),
+        outranked_by=_TF32_BEATERS,
+        note="'HIGH' and other misspellings only warn and have no effect; the getter raises once fp32_precision contradicts it.",
+    ),
+    _knob(
+        name="torch.backends.cudnn.allow_tf32",
+        access=Legacy("torch.backends:cudnn.allow_tf32", _CUDNN_LEAVES),
+        accepts=bool,
+        serves={"tf32": {False: False, True: True}},
+        governs="cuda|rocm",
+        summary="Legacy switch for TF32 in cuDNN convolutions and recurrent layers; on by default.",
+        docs="https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices",
+        touches=tuple(_TREE),
+        outranked_by=_TF32_BEATERS,
+        note="`with torch.backends.cudnn.flags(enabled=True)` turns it on inside its block: True is that argument's default.",
+    ),
+    *(
+        _knob(
+            name=name,
+            access=Precision(backend, operation),
+            accepts=accepts,
+            serves={"tf32": _EXACT},
+            governs=governs,
+            summary=summary,
+            docs=_NUMERICAL,
+            undo=_INHERITS,
+            touches=(*_LEGACY, *(other for other in _TREE if other != name)),
+            outranked_by=_TF32_BEATERS if backend == "cuda" else (),
+        )
+        for name, (backend, operation, accepts, governs, summary) in _TREE.items()
+    ),
+)
+
+_ALGORITHMS = (
+    _knob(
+        name="torch.use_deterministic_algorithms",
+        access=DeterministicAlgorithms(),
+        accepts=("none", "warn", "error"),
+        serves={"deterministic": {"none": "none", "warn": "warn", "error": "error"}},
+        governs="cpu|cuda|rocm",
+        summary="Choose deterministic algorithms; warn or raise where an operation has none.",
+        docs="https://docs.pytorch.org/docs/stable/generated/torch.use_deterministic_algorithms.html",
+        cost="CPU: none measured at one thread; CUDA: some operations take another kernel (" + _RANDOMNESS + ")",
+        note="Does not touch TF32, cudnn.benchmark, seeds or threads. With 'warn', CUDA attention keeps its non-deterministic backward.",
+    ),
+    _knob(
+        name="torch.utils.deterministic.fill_uninitialized_memory",
+        access=Attr("torch.utils.deterministic:fill_uninitialized_memory"),
+        accepts=bool,
+        serves={"uninitialised": {"fill": True, "leave": False}},
+        governs="cpu|cuda|rocm",
+        summary="Fill new memory with NaN or the largest integer while deterministic algorithms are on.",
+        docs="https://docs.pytorch.org/docs/stable/deterministic.html",
+        cost="a write per allocation: about 13 % of a step for Megatron-LM (NVIDIA/Megatron-LM#6253)",
+        note="Inductor ignores it for torch.empty (pytorch/pytorch#174386).",
+    ),
+    _knob(
+        name="torch.backends.cudnn.deterministic",
+        access=Attr("torch.backends.cudnn:deterministic"),
+        accepts=bool,
+        serves={"deterministic": {"none": False, "warn": True, "error": True}},
+        governs="cuda|rocm",
+        summary="Only deterministic convolution algorithms of cuDNN; on ROCm the MIOpen attribute of the same meaning.",
+        docs=_BACKENDS,
+    ),
+    _knob(
+        name="torch.backends.cudnn.benchmark",
+        access=Attr("torch.backends.cudnn:benchmark"),
+        accepts=bool,
+        serves={"autotune": {False: False, True: True}},
+        governs="cuda|rocm",
+        summary="Time cuDNN or MIOpen algorithms at run time and keep the fastest.",
+        docs=_BACKENDS,
+        note="The deterministic-algorithms flag does not turn it off (pytorch/pytorch#15359); choices made while on stay cached.",
+    ),
+    _knob(
+        name="torch.backends.cudnn.benchmark_limit",
+        access=Attr("torch.backends.cudnn:benchmark_limit"),
+        accepts=Span(0),
+        governs="cuda",
+        summary="How many cuDNN algorithms benchmarking tries; 0 for all.",
+        docs=_BACKENDS,
+        note="Without cuDNN it reads None and stores whatever is assigned: a false success, reported as unsupported.",
+    ),
+    _knob(
+        name="torch.backends.cudnn.enabled",
+        access=Attr("torch.backends.cudnn:enabled"),
+        accepts=bool,
+        governs="cuda|rocm",
+        summary="Use cuDNN or MIOpen at all; native kernels have other bits.",
+        docs=_BACKENDS,
+    ),
+    _knob(
+        name="torch.backends.cudnn.depthwise_kernel",
+        access=Attr("torch.backends.cudnn:depthwise_kernel"),
+        accepts=("auto", "cudnn", "native"),
+        governs="cuda",
+        summary="Kernel of depthwise convolutions.",
+        docs=_BACKENDS,
+    ),
+    _knob(
+        name="torch.backends.miopen.immediate",
+        access=Attr("torch.backends.miopen:immediate"),
+        accepts=bool,
+        serves={"autotune": {False: True, True: False}},
+        governs="rocm",
+        summary="MIOpen takes the first suitable solver instead of searching by timing.",
+        docs=_BACKENDS,
+    ),
+    _knob(
+        name="torch.backends.mkldnn.enabled",
+        access=Attr("torch.backends.mkldnn:enabled"),
+        accepts=bool,
+        governs="cpu",
+        summary="Use oneDNN for convolutions, recurrent layers, bfloat16 products and GELU.",
+        docs=_BACKENDS,
+    ),
+    _knob(
+        name="torch.backends.mkldnn.deterministic",
+        access=Attr("torch.backends.mkldnn:deterministic"),
+        accepts=bool,
+        serves={"deterministic": {"none": False, "warn": True, "error": True}},
+        governs="cpu",
+        summary="oneDNN's deterministic attribute.",
+        docs=_BACKENDS,
+        note="No effect on CPU in 2.13 (none of 116 operations changed); meant for Intel GPUs (pytorch/pytorch#127277).",
+    ),
+    _knob(
+        name="torch.backends.nnpack",
+        access=Call(f"{_HERE}:nnpack_enabled", f"{_HERE}:set_nnpack", needs="torch"),
+        accepts=bool,
+        governs="cpu",
+        summary="NNPACK convolutions.",
+        docs=_BACKENDS,
+    ),
+    _knob(
+        name="torch.backends.opt_einsum.enabled",
+        access=Attr("torch.backends.opt_einsum:enabled"),
+        accepts=bool,
+        governs="cpu|cuda|rocm",
+        summary="Let the opt_einsum package choose the contraction order of einsum with three operands or more.",
+        docs=_BACKENDS,
+        note="Whether the package is installed changes bits by itself (torch takes it when it finds it).",
+    ),
+    _knob(
+        name="torch.backends.mha.fastpath",
+        access=Call("torch.backends.mha:get_fastpath_enabled", "torch.backends.mha:set_fastpath_enabled"),
+        accepts=bool,
+        governs="cpu|cuda|rocm",
+        summary="Fused inference path of TransformerEncoderLayer and MultiheadAttention.",
+        docs=_BACKENDS,
+        note="On and off differ by 7e-7 in evaluation on CPU (measured on 2.13).",
+    ),
+)
+
+_ACCUMULATION = (
+    *(
+        _knob(
+            name=f"torch.backends.cuda.matmul.allow_{short}_reduced_precision_reduction",
+            access=ReducedReduction(f"allow_{short}_reduced_precision_reduction"),
+            accepts=(_FULL, (False, True), _REDUCED),
+            serves={"accumulation": {"full": _FULL, "reduced": _REDUCED}},
+            governs="cuda|rocm",
+            summary=f"{short} products of cuBLAS: (partial sums in {short}, split-K), on by default.",
+            docs=_NUMERICAL,
+            note="A single boolean before torch 2.10; (true, false) does not exist.",
+        )
+        for short in ("fp16", "bf16")
+    ),
+    _knob(
+        name="torch.backends.cuda.matmul.allow_fp16_accumulation",
+        access=Attr("torch.backends.cuda:matmul.allow_fp16_accumulation"),
+        accepts=bool,
+        serves={"accumulation": {"full": False, "reduced": True}},
+        governs="cuda|rocm",
+        summary="Accumulate fp16 products in fp16.",
+        docs=_NUMERICAL,
+    ),
+    _knob(
+        name="torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp",
+        access=Call("torch.backends.cuda:fp16_bf16_reduction_math_sdp_allowed", "torch.backends.cuda:allow_fp16_bf16_reduction_math_sdp"),
+        accepts=bool,
+        serves={"accumulation": {"full": False, "reduced": True}},
+        governs="cpu|cuda|rocm",
+        summary="Reductions of the plain attention kernel in fp16 or bf16.",
+        docs=_BACKENDS,
+    ),
+)
+
+_KERNELS = (
+    ("flash", {"deterministic": True, "math": False, "any": True}, "The flash kernel also changes bits on CPU (measured on 2.13)."),
+    ("mem_efficient", {"deterministic": True, "math": False, "any": True}, ""),
+    ("math", {"deterministic": True, "math": True, "any": True}, ""),
+    ("cudnn", {"deterministic": False, "math": False, "any": True}, "Its backward has no deterministic form (2.13 randomness note)."),
+)
+_ATTENTION = tuple(
+    _knob(
+        name=f"torch.backends.cuda.enable_{kernel}_sdp",
+        access=Call(f"torch.backends.cuda:{kernel}_sdp_enabled", f"torch.backends.cuda:enable_{kernel}_sdp"),
+        accepts=bool,
+        serves={"attention": serves},
+        governs="cpu|cuda|rocm" if kernel in ("flash", "math") else "cuda|rocm",
+        summary=f"Allow the {kernel} kernel in scaled_dot_product_attention.",
+        docs="https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
+        note=note,
+    )
+    for kernel, serves, note in _KERNELS
+)
+
+_LIBRARIES = (
+    _knob(
+        name="torch.backends.cuda.preferred_blas_library",
+        access=Call(f"{_HERE}:preferred_blas", "torch.backends.cuda:preferred_blas_library", needs="torch"),
+        accepts=("default", "cublas", "cublaslt", "hipblas", "hipblaslt", "ck"),
+        governs="cuda|rocm",
+        summary="Library of matrix products.",
+        docs=_BACKENDS,
+        note="hipBLASLt has no switch for atomics; on ROCm prefer hipblas where reruns must agree.",
+    ),
+    _knob(
+        name="torch.backends.cuda.preferred_linalg_library",
+        access=Call(f"{_HERE}:preferred_linalg", "torch.backends.cuda:preferred_linalg_library", needs="torch"),
+        accepts=("default", "cusolver", "magma"),
+        governs="cuda|rocm",
+        summary="Library of decompositions and solvers.",
+        docs=_BACKENDS,
+        note="A refused value raises and is stored all the same (2.13); detconf puts the old one back.",
+    ),
+)
+
+_PROCESS_WIDE = (
+    _knob(
+        name="torch.set_num_threads",
+        access=Call("torch:get_num_threads", "torch:set_num_threads"),
+        accepts=Span(1, 4096),
+        serves={"threads": count},
+        governs="cpu",
+        summary="Threads of one operation.",
+        docs="https://docs.pytorch.org/docs/stable/generated/torch.set_num_threads.html",
+        outranked_by=(Outranks("OMP_THREAD_LIMIT"), Outranks("OMP_DYNAMIC", ("TRUE",))),
+        cost="one thread: the other cores",
+        undo="MKL's own adjustment of its thread count stays off once this was called",
+        note="17 of 116 operations change bits from 1 to 2 threads, also with deterministic algorithms on (measured on 2.13).",
+    ),
+    _knob(
+        name="torch.mkl.dynamic",
+        access=Call(f"{_HERE}:mkl_dynamic", f"{_HERE}:set_mkl_dynamic", needs="torch"),
+        accepts=bool,
+        serves={"threads": lambda _: False},
+        governs="x86",
+        summary="Let torch's own MKL take fewer threads than it has: MKL_DYNAMIC, set while the process runs.",
+        docs="https://www.intel.com/content/www/us/en/docs/onemkl/developer-reference-c/current/mkl-set-dynamic.html",
+        note="On until torch.set_num_threads is called (measured on 2.13).",
+    ),
+    _knob(
+        name="torch.set_flush_denormal",
+        access=Call(f"{_HERE}:flush_denormal", "torch:set_flush_denormal", needs="torch"),
+        accepts=bool,
+        serves={"denormals": {"keep": False, "flush": True}},
+        timing=Timing.BEFORE_FIRST_USE,
+        governs="x86",
+        summary="Flush denormal numbers to zero, in the calling thread and threads that it starts.",
+        docs="https://docs.pytorch.org/docs/stable/generated/torch.set_flush_denormal.html",
+        undo="threads of the OpenMP pool keep the setting they were started with",
+    ),
+    _knob(
+        name="torch.set_default_dtype",
+        access=Call(f"{_HERE}:default_dtype", f"{_HERE}:set_default_dtype", needs="torch"),
+        accepts=("float16", "bfloat16", "float32", "float64"),
+        governs="cpu|cuda|rocm",
+        summary="The dtype of new floating-point tensors.",
+        docs="https://docs.pytorch.org/docs/stable/generated/torch.set_default_dtype.html",
+    ),
+    _knob(
+        name="torch.manual_seed",
+        access=Rng(f"{_HERE}:GENERATOR", "torch"),
+        accepts=Span(0, 4294967295),
+        serves={"seed": int},
+        governs="cpu|cuda|rocm",
+        summary="torch's default generators, on every device.",
+        docs=_RANDOMNESS,
+        watched=False,
+        note="randn and kaiming_uniform_ of one seed differ between CPU dispatch levels (measured on 2.13).",
+    ),
+)
+
+
+def _config(module: str, key: str, docs: str, accepts: object, summary: str, **more: object) -> Knob:
+    return _graph(name=f"{module}.{key}", access=Attr(f"{module}:{key}"), accepts=accepts, summary=summary, docs=docs, **more)  # type: ignore[arg-type]  # passed through to Knob
+
+
+_I, _D, _F = "torch._inductor.config", "torch._dynamo.config", "torch._functorch.config"
+_ON_OFF = {False: False, True: True}
+_GRAPH = (
+    _config(
+        _I, "deterministic", _INDUCTOR, bool, "No choice of generated kernels by timing where it would change bits.",
+        serves={"deterministic": {"none": False, "warn": True, "error": True}}, governs="cpu|cuda|rocm",
+        note="Every compile resets it to the eager flag, so only torch.use_deterministic_algorithms lasts (torch/_dynamo/convert_frame.py).",
+    ),
+    _config(
+        _I, "fallback_random", _INDUCTOR, bool, "Random operations of a compiled graph draw as eager does.",
+        serves={"graph.random": {"eager": True, "compiled": False}}, governs="cpu|cuda|rocm", cost="random operations are not fused",
+    ),
+    _config(
+        _I, "emulate_precision_casts", _INDUCTOR, bool, "Keep the low-precision roundings that fusion would drop.",
+        serves={"graph.casts": {"eager": True, "fused": False}}, governs="cpu|cuda|rocm",
+        note="Makes fused bf16 pointwise chains equal to eager on CPU (measured on 2.13).",
+    ),
+    _config(
+        _I, "eager_numerics.division_rounding", _INDUCTOR, bool, "IEEE division in Triton kernels.",
+        serves={"graph.casts": {"eager": True, "fused": False}}, governs="cuda|rocm",
+    ),
+    _config(
+        _I, "eager_numerics.disable_ftz", _INDUCTOR, bool, "Keep denormals in Triton kernels.",
+        serves={"graph.casts": {"eager": True, "fused": False}}, governs="cuda|rocm",
+    ),
+    _config(
+        _I, "cpp.enable_floating_point_contract_flag", _INDUCTOR, ("off", "on", "fast"), "-ffp-contract of generated C++.",
+        serves={"graph.contraction": {False: "off", True: "fast"}}, governs="cpu",
+        note="'fast' breaks a*b+c against eager (measured on 2.13).",
+    ),
+    _config(
+        _I, "cpp.enable_unsafe_math_opt_flag", _INDUCTOR, bool, "-funsafe-math-optimizations of generated C++.",
+        serves={"graph.contraction": _ON_OFF}, governs="cpu",
+    ),
+    _config(
+        _I, "use_fast_math", _INDUCTOR, bool, "Fast approximations in Triton kernels.",
+        serves={"graph.contraction": _ON_OFF}, governs="cuda|rocm",
+    ),
+    _config(
+        _I, "max_autotune", _INDUCTOR, bool, "Choose kernels of a compiled graph by timing.",
+        serves={"graph.autotune": _ON_OFF, "autotune": _ON_OFF}, governs="cpu|cuda|rocm",
+    ),
+    _config(
+        _I, "max_autotune_gemm", _INDUCTOR, bool, "Choose kernels of matrix products by timing.",
+        serves={"graph.autotune": _ON_OFF, "autotune": _ON_OFF}, governs="cpu|cuda|rocm",
+    ),
+    _config(
+        _I, "max_autotune_pointwise", _INDUCTOR, bool, "Choose pointwise kernels by timing.",
+        serves={"graph.autotune": _ON_OFF, "autotune": _ON_OFF}, governs="cpu|cuda|rocm",
+    ),
+    _config(
+        _I, "coordinate_descent_tuning", _INDUCTOR, bool, "Search kernel configurations by timing.",
+        serves={"graph.autotune": {False: False}, "autotune": {False: False}}, governs="cuda|rocm",
+    ),
+    _config(
+        _I, "benchmark_fusion", _INDUCTOR, bool, "Decide on fusions by timing.",
+        serves={"graph.autotune": {False: False}, "autotune": {False: False}}, governs="cuda|rocm",
+    ),
+    _config(
+        _I, "batch_invariant", _INDUCTOR, bool, "Triton reductions that do not depend on the batch size.", governs="cuda|rocm",
+        note="No effect on CPU or on cuBLAS.",
+    ),
+    _config(
+        _I, "cpp.fallback_scatter_reduce_sum", _INDUCTOR, bool, "Sums of scatter_reduce without atomic additions.",
+        serves={"deterministic": {"warn": True, "error": True}}, governs="cpu",
+        note="Does not cover index_add and index_put: compiled, they race on two threads without the master flag (measured on 2.13).",
+    ),
+    _config(
+        _D, "fail_on_recompile_limit_hit", _DYNAMO, bool, "Raise when a function was recompiled too often, instead of running it eagerly from then on.",
+        governs="cpu|cuda|rocm",
+    ),
+    _config(
+        _D, "suppress_errors", _DYNAMO, bool, "Run eagerly, in silence, what cannot be compiled.",
+        serves={"deterministic": {"error": False}}, governs="cpu|cuda|rocm",
+    ),
+    _config(
+        _D, "use_numpy_random_stream", _DYNAMO, bool, "Draw NumPy's own random numbers in traced NumPy code.",
+        serves={"graph.random": {"eager": True, "compiled": False}}, governs="cpu|cuda|rocm",
+    ),
+    _config(
+        _F, "cse", _FUNCTORCH, bool, "Merge equal subexpressions of a graph.", governs="cpu|cuda|rocm",
+    ),
+)  # fmt: skip
+
+FRAMEWORK = Framework(
+    name="torch",
+    module="torch",
+    knobs=(*_PRECISION_KNOBS, *_ALGORITHMS, *_ACCUMULATION, *_ATTENTION, *_LIBRARIES, *_PROCESS_WIDE, *_GRAPH),
+    devices=devices,
+    tensors="detconf.frameworks.torch.tensors",
+)

@@ -1,0 +1,194 @@
+"""What reruns gave: the evidence as it is gathered, and the verification made of it. Data only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from detconf.arrays import Array, Place
+from detconf.comparison import Divergence, differences
+from detconf.supervise import Ending
+from detconf.values import Cause, Printable
+
+_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A run that did not end as a program should.
+
+    Attributes:
+        run: from 0.
+        reason: exit status, signal, or timeout.
+        lines: the last lines that it wrote to stderr (stdout where it wrote none there).
+    """
+
+    run: int
+    reason: str
+    lines: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"run": self.run, "reason": self.reason, "lines": list(self.lines)}
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One thing that was varied, and whether the results stayed."""
+
+    axis: str
+    invariant: bool
+    divergence: Divergence | None
+    restored_by: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        divergence = self.divergence and self.divergence.to_dict()
+        return {"axis": self.axis, "invariant": self.invariant, "divergence": divergence, "restored_by": self.restored_by}
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """How much was compared: arrays, steps and ranks with published values, hidden states, and bytes."""
+
+    arrays: int
+    steps: int
+    ranks: int
+    state: int
+    bytes: int
+
+    def to_dict(self) -> dict[str, int]:
+        return {"arrays": self.arrays, "steps": self.steps, "ranks": self.ranks, "state": self.state, "bytes": self.bytes}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification(Printable):
+    """Whether reruns agreed, and where they first did not.
+
+    Attributes:
+        target: what was run, in words.
+        profile: what was in force; None for nothing of ours.
+        runs: how often.
+        distinct: different results, a failure counting as one.
+        cause: `equal` when stable.
+        divergence: the first result, in the order of recording, that differs between two runs; None where runs differ
+            only in that some failed.
+        axes: what was varied.
+        observed: how much was compared.
+        digests: per run one over everything ("runs"), and per array one for each run ("arrays").
+        failures: the runs that crashed, hung or returned an error.
+        environment: facts of this process.
+    """
+
+    target: str
+    profile: str | None
+    runs: int
+    distinct: int
+    cause: Cause
+    divergence: Divergence | None
+    axes: tuple[Axis, ...]
+    observed: Observed
+    digests: Mapping[str, Any]
+    failures: tuple[Failure, ...]
+    environment: Mapping[str, Any]
+
+    @property
+    def stable(self) -> bool:
+        """Every run gave the same bits, and none failed."""
+        return self.distinct == 1
+
+    @property
+    def missed_at_95(self) -> float | None:
+        """The largest share of differing runs that this many equal ones miss with a chance of 5 %; None if unstable."""
+        return 1 - (1 - _CONFIDENCE) ** (1 / (self.runs - 1)) if self.stable else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema": "detconf.verification/1",
+            "target": self.target,
+            "profile": self.profile,
+            "stable": self.stable,
+            "runs": self.runs,
+            "distinct": self.distinct,
+            "cause": str(self.cause),
+            "divergence": self.divergence and self.divergence.to_dict(),
+            "axes": [axis.to_dict() for axis in self.axes],
+            "missed_at_95": self.missed_at_95,
+            "observed": self.observed.to_dict(),
+            "digests": dict(self.digests),
+            "failures": [failure.to_dict() for failure in self.failures],
+            "environment": dict(self.environment),
+        }
+
+
+@dataclass(slots=True)
+class Run:
+    """What one run gave, and how it ended."""
+
+    results: dict[Place, Array]
+    ending: Ending = field(default_factory=Ending)
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What all runs gave, with the arrays of one of them only: two sets of results are in memory at a time.
+
+    Attributes:
+        reference: the first run that did not fail.
+        places: every result of any run, in order of recording.
+        digests: per run, place -> digest.
+        endings: per run.
+        divergence: the first result that differs between the reference and any other run.
+        bytes: the most that a run gave.
+    """
+
+    reference: dict[Place, Array] | None = None
+    places: dict[Place, int] = field(default_factory=dict)
+    digests: list[dict[Place, str]] = field(default_factory=list)
+    endings: list[Ending] = field(default_factory=list)
+    divergence: Divergence | None = None
+    bytes: int = 0
+
+    def add(self, run: Run) -> None:
+        for place in run.results:
+            self.places.setdefault(place, len(self.places))
+        self.digests.append({place: array.digest for place, array in run.results.items()})
+        self.endings.append(run.ending)
+        self.bytes = max(self.bytes, sum(len(array.data) for array in run.results.values()))
+
+    def compare(self, results: Mapping[Place, Array]) -> None:
+        """Keep the earlier of the first difference of `results` and the one known."""
+        found = next(differences(self.reference or {}, results), None)
+        if found and (self.divergence is None or self._order(found) < self._order(self.divergence)):
+            self.divergence = found
+
+    def _order(self, found: Divergence) -> int:
+        return self.places[Place(found.name, found.step, found.occurrence, found.rank, found.origin)]
+
+    @property
+    def distinct(self) -> int:
+        """Different outcomes. At least one run did not fail, so that 1 means that none did."""
+        return len(set(self.combined()))
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The runs that failed."""
+        return tuple(Failure(run, ending.reason, ending.lines) for run, ending in enumerate(self.endings) if ending.reason)
+
+    @property
+    def observed(self) -> Observed:
+        """How much was compared."""
+        steps = {place.step for place in self.places} - {None}
+        ranks = {place.rank for place in self.places}
+        return Observed(len(self.places), len(steps), len(ranks), 0, self.bytes)
+
+    def combined(self) -> list[str]:
+        """One digest per run: over its results, whatever their order, and the way it ended."""
+        from xxhash import xxh3_128_hexdigest  # as in `Array.digest`
+
+        rows = zip(self.digests, self.endings, strict=True)
+        return [xxh3_128_hexdigest(json.dumps([sorted(map(str, digests.items())), ending.reason]).encode()) for digests, ending in rows]
+
+    def table(self) -> list[dict[str, Any]]:
+        """Per array its place and a digest for each run, None where a run has no such array."""
+        return [{**place._asdict(), "digests": [digests.get(place) for digests in self.digests]} for place in self.places]
