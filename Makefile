@@ -2,8 +2,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+FLOOR := .venv-floor
+FLOOR_PYTHON ?= $(shell for each in python3.10 python3.11; do $$each -c '' 2>/dev/null && echo $$each && break; done)
 
-.PHONY: venv demo test quick lint knobs clean
+.PHONY: venv demo test test-floor quick lint knobs start-up gpu-check clean
 
 venv: $(STAMP)
 
@@ -18,10 +20,10 @@ demo: venv
 	$(BIN)/python examples/demo.py
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 quick: venv
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
 lint: venv
 	$(BIN)/ruff check .
@@ -29,7 +31,26 @@ lint: venv
 	$(BIN)/mypy
 
 knobs: venv
+	$(BIN)/python tools/builtin.py
+	$(BIN)/ruff format --quiet detconf/builtin.py
 	$(BIN)/python -m detconf knobs --markdown > docs/knobs.md
 
+start-up: venv
+	$(BIN)/python benchmarks/start_up.py
+
+gpu-check: venv
+	$(BIN)/python tools/gpu_check.py
+
+# The oldest versions promised; FLOOR_PYTHON names a Python 3.10 or 3.11 where neither is on the path.
+test-floor: $(FLOOR)/.installed
+	$(FLOOR)/bin/python -m pytest --confcutdir tests/floor tests/floor
+
+$(FLOOR)/.installed: pyproject.toml
+	@test -n "$(FLOOR_PYTHON)" || { echo "test-floor needs Python 3.10 or 3.11: make test-floor FLOOR_PYTHON=/path/to/python3.10" >&2; exit 2; }
+	$(FLOOR_PYTHON) -m venv $(FLOOR)
+	$(FLOOR)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(FLOOR)/bin/python -m pip install --quiet --group floor --editable .
+	touch $(FLOOR)/.installed
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) $(FLOOR) build dist *.egg-info

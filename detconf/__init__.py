@@ -5,6 +5,8 @@
 
 Importing this package loads nothing else, not even `typing` (types for checkers stand in `__init__.pyi`), and
 changes nothing. Exceptions and keys of `to_dict()` are API; the texts of messages are not.
+
+PYTEST_DONT_REWRITE: under `detconf run` it is imported before pytest, which would warn of that.
 """
 
 __version__ = "0.1.0"
@@ -18,6 +20,9 @@ _HOME = {
     "Cause": "values",
     "publish": "publishing",
     "step": "publishing",
+    "record": "recording.running",
+    "compare": "comparing.entry",
+    "Comparison": "comparing.result",
     "verify": "rerun",
     "Verification": "rerun",
     "DetconfError": "errors",

@@ -1,4 +1,6 @@
 from detconf.attestation import Attestation as Attestation
+from detconf.comparing.entry import compare as compare
+from detconf.comparing.result import Comparison as Comparison
 from detconf.errors import DetconfError as DetconfError
 from detconf.errors import DetconfWarning as DetconfWarning
 from detconf.errors import LateError as LateError
@@ -6,6 +8,7 @@ from detconf.errors import ProfileError as ProfileError
 from detconf.errors import TargetError as TargetError
 from detconf.publishing import publish as publish
 from detconf.publishing import step as step
+from detconf.recording.running import record as record
 from detconf.rerun import Verification as Verification
 from detconf.rerun import verify as verify
 from detconf.session import Session as Session

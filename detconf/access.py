@@ -171,6 +171,11 @@ class Rng(Access):
     def read(self) -> Value:
         return "state " + self._get().digest()
 
+    def glance(self) -> object:
+        """Something cheaper than `read`, where there is, that is no longer what it was once anything has been drawn."""
+        generator = self._get()
+        return getattr(generator, "glance", generator.digest)()
+
     def write(self, value: Value) -> None:
         self._get().seed(value)
 

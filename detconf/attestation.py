@@ -65,6 +65,7 @@ class Attestation(Printable):
         profile: name of the profile.
         entries: one per knob, in the order of writing.
         absent: devices that are not here, for the first line.
+        about: what a list of rows is about ("drifted", "could not be put back"), where it is not the whole profile.
         facts: the process and machine it speaks of.
     """
 
@@ -72,6 +73,7 @@ class Attestation(Printable):
     entries: tuple[Entry, ...]
     absent: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
+    about: str = ""
 
     @property
     def ok(self) -> bool:
@@ -81,6 +83,8 @@ class Attestation(Printable):
     @property
     def headline(self) -> str:
         """One line: how many of those that apply are in force, how many do not apply here and why."""
+        if self.about:
+            return f"{self.profile}: {len(self.entries) or 'nothing'} {self.about}"
         applying = [entry for entry in self.entries if entry.applies]
         pending = sum(entry.outcome is Outcome.PENDING for entry in applying)
         in_force = sum(entry.ok for entry in applying) - pending

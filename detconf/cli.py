@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,9 @@ def profiles(args: argparse.Namespace) -> int:
 
 
 def show(args: argparse.Namespace) -> int:
-    """show a profile or a knob"""
+    """show a profile, a knob or a recording"""
+    if args.what.endswith(".det") or args.ops or is_recording_file(args.what):
+        return _show_recording(args)
     from detconf.frameworks import catalogue
     from detconf.profile import load
     from detconf.report import knobs
@@ -57,10 +59,53 @@ def show(args: argparse.Namespace) -> int:
     return AGREES
 
 
+def is_recording_file(path: str) -> bool:
+    """Is there a file of that name, and is it a recording?"""
+    if not os.path.isfile(path) or not os.path.getsize(path):
+        return False
+    from detconf.recording.file import is_recording
+
+    return is_recording(path)
+
+
+def _show_recording(args: argparse.Namespace) -> int:
+    from detconf.recording.reading import Recording
+    from detconf.report.recording import as_json_lines, as_text
+
+    with Recording(args.what) as found:
+        for line in as_json_lines(found, ops=args.ops) if args.json else as_text(found, ops=args.ops):
+            print(line)
+    return AGREES
+
+
+def record(args: argparse.Namespace) -> int:
+    """run a command and record every operation of its Python processes, each in a file of its own"""
+    from detconf.recording.launching import run as start
+
+    if not args.command:
+        print("detconf: no command was given. Write: detconf record -o run.det -- python train.py", file=sys.stderr)
+        return OWN_FAILURE
+    try:
+        return start(
+            args.output,
+            args.command,
+            profile=args.profile,
+            level=args.level,
+            values=args.values or "",
+            sources=args.sources,
+            against=args.against,
+            stop=args.stop,
+        )
+    except DetconfError as error:
+        print(f"detconf: {error}", file=sys.stderr)
+        return OWN_FAILURE
+
+
 def plan(args: argparse.Namespace) -> int:
     """dry run: what would be set in a fresh process here, why, and what cannot be"""
     from detconf.report import as_json, text
-    from detconf.session import inspect, planned
+    from detconf.request import planned
+    from detconf.session import inspect
 
     wanted = planned(args.profile)
     if args.json:
@@ -76,69 +121,101 @@ def plan(args: argparse.Namespace) -> int:
 
 
 def inspect(args: argparse.Namespace) -> int:
-    """what a profile would meet in a fresh process of this interpreter, changing nothing"""
+    """what a profile would meet in a fresh process of this interpreter, or what the reports in a folder say"""
+    from detconf.inspection import gather
     from detconf.report import as_json, text
     from detconf.session import inspect as look
 
-    if not args.json:
+    if not (args.json or args.target):
         print("this speaks of a fresh process; call detconf.inspect() in the process in question\n", file=sys.stderr)
-    found = look(args.profile)
+    found = gather(args.target) if args.target else look(args.profile)
     print(as_json(found) if args.json else text(found, verbose=args.verbose))
     return AGREES if found.ok else DIFFERS
 
 
-def environment(args: argparse.Namespace) -> int:
-    """print the variables that configure another process"""
-    from detconf.launch import child_environment
+def compare(args: argparse.Namespace) -> int:
+    """where two recordings, files of arrays, or folders of either first part"""
+    from detconf.comparing.entry import compare as compared
+    from detconf.report import as_json, text
 
-    print(FORMATS[args.format](child_environment(args.profile, {})))
+    if sys.stderr.isatty():
+        print("comparing ...", file=sys.stderr)
+    found = compared(args.a, args.b)
+    print(as_json(found) if args.json else text(found, verbose=args.verbose))
+    return AGREES if found.equal else DIFFERS
+
+
+def doctor(args: argparse.Namespace) -> int:
+    """what this machine and its builds are and can guarantee, fit for a bug report"""
+    from detconf.doctor import diagnose
+    from detconf.report import as_json, text
+
+    if not args.no_import and sys.stderr.isatty():
+        print("importing each framework in a process of its own ...", file=sys.stderr)
+    found = diagnose(imports=not args.no_import)
+    print(as_json(found) if args.json else text(found, verbose=args.verbose))
     return AGREES
 
 
-FORMATS: Mapping[str, Callable[[Mapping[str, str]], str]] = {
-    "sh": lambda own: "\n".join(f"export {key}={shlex.quote(value)}" for key, value in own.items()),
-    "github": lambda own: "\n".join(f"{key}={value}" for key, value in own.items()),
-    "dotenv": lambda own: "\n".join(f"{key}={json.dumps(value)}" for key, value in own.items()),
-    "powershell": lambda own: "\n".join(f"$env:{key} = '{value.replace(chr(39), chr(39) * 2)}'" for key, value in own.items()),
-    "json": lambda own: json.dumps(dict(own), indent=2),
-}
+def environment(args: argparse.Namespace) -> int:
+    """print the variables that configure another process"""
+    from detconf.launch import printable_environment, untried
+    from detconf.report.environment import CAN_COMMENT, CAN_UNSET, apart
+
+    form = "json" if args.json else args.format
+    own, absent = printable_environment(args.profile, args.hardware)
+    unsure = sorted(untried() & {*own, *absent}) if args.hardware else []
+    print("\n".join(apart(form, own, absent, unsure)))
+    if unsure and form not in CAN_COMMENT:
+        print(f"detconf: never tried here, taken from public documentation: {', '.join(unsure)}", file=sys.stderr)
+    for name in absent:
+        if name in os.environ and form not in CAN_UNSET:
+            print(f"detconf: {name} is set here and must not be, which this format cannot say: remove it there", file=sys.stderr)
+    return AGREES
 
 
 def run(args: argparse.Namespace) -> int:
     """start a command with a profile in force from its first instruction"""
-    from detconf.launch import child_environment
+    from detconf.launch import report_to
+    from detconf.launch import run as start
 
     if not args.command:
         print("detconf: no command was given. Write: detconf run PROFILE -- python train.py", file=sys.stderr)
         return OWN_FAILURE
     try:
-        own = child_environment(args.profile, os.environ)
-        sys.stdout.flush()
-        os.execvpe(args.command[0], args.command, own)  # noqa: S606  # starting the user's command is what this is for
-    except OSError as error:
-        print(f"detconf: {args.command[0]}: {error.strerror}", file=sys.stderr)
+        report_to(args.report)
+        return start(args.profile, args.command)
     except DetconfError as error:
         print(f"detconf: {error}", file=sys.stderr)
-    return OWN_FAILURE
+        return OWN_FAILURE
 
 
 def verify(args: argparse.Namespace) -> int:
     """run a function or script again and again and compare every bit"""
+    from detconf.launch import report_to
     from detconf.report import as_json, text
     from detconf.rerun import verify as rerun
 
     if bool(args.command) == bool(args.target):
         msg = "one thing to run is needed. Write: detconf verify FILE.py:function, or detconf verify -- python script.py"
         raise DetconfError(msg)
+    report_to(args.report)
     target = args.command or args.target
-    found = rerun(
-        target,
-        runs=args.runs,
-        fresh=args.fresh or bool(args.command),
-        profile=args.profile,
-        timeout=args.timeout,
-        outputs=tuple(args.output),
-    )
+    with redirect_stdout(sys.stderr):  # what the target prints is no result of ours
+        found = rerun(
+            target,
+            runs=args.runs,
+            until=args.until,
+            most_runs=args.most_runs,
+            fresh=args.fresh or bool(args.command),
+            vary=tuple(filter(None, args.vary.split(","))),
+            profile=args.profile,
+            timeout=args.timeout,
+            outputs=tuple(args.output),
+            steps=args.steps,
+            resume_with=args.resume_with,
+            stop_at=args.stop_at,
+        )
     print(as_json(found) if args.json else text(found, verbose=args.verbose))
     return AGREES if found.stable else DIFFERS
 
@@ -182,23 +259,69 @@ class Command:
 
 _PROFILE = (("profile",), {"nargs": "?", "metavar": "PROFILE", "help": "name or path; default: DETCONF_PROFILE, else strict"})
 _DASH_P = (("-p", "--profile"), {"metavar": "PROFILE", "help": "name or path of a profile"})
+_REPORT = (("--report",), {"metavar": "DIR", "help": "every process writes there what became of the profile; see `detconf inspect DIR`"})
 _VERBOSE = (("-v", "--verbose"), {"action": "store_true", "help": "also what does not apply here"})
 
 COMMANDS = {
     "profiles": Command(profiles),
-    "show": Command(show, ((("what",), {"metavar": "PROFILE|KNOB"}),)),
+    "show": Command(
+        show,
+        (
+            (("what",), {"metavar": "PROFILE|KNOB|FILE.det"}),
+            (("--ops",), {"action": "store_true", "help": "every operation of a recording"}),
+        ),
+    ),
+    "record": Command(
+        record,
+        (
+            (("-o", "--output"), {"default": "run.det", "metavar": "FILE.det", "help": "default: run.det"}),
+            _DASH_P,
+            (("--level",), {"choices": ("operations", "state"), "default": "operations"}),
+            (
+                ("--values",),
+                {"nargs": "?", "const": "all", "metavar": "FIRST:LAST", "help": "keep the arrays of all operations, or of a range"},
+            ),
+            (("--sources",), {"action": "store_true", "help": "note the module and the line of each operation"}),
+            (
+                ("--against",),
+                {"metavar": "FILE.det", "help": "compare with an earlier recording while running; the first difference goes to stderr"},
+            ),
+            (("--stop",), {"action": "store_true", "help": "with --against: end there, with exit status 1"}),
+        ),
+        takes_command=True,
+    ),
     "plan": Command(plan, (_PROFILE,)),
-    "env": Command(environment, (_PROFILE, (("--format",), {"choices": tuple(FORMATS), "default": "sh"}))),
-    "run": Command(run, (_PROFILE,), takes_command=True),
-    "inspect": Command(inspect, (_DASH_P, _VERBOSE)),
+    "env": Command(
+        environment,
+        (
+            _PROFILE,
+            (("--format",), {"choices": ("sh", "github", "dotenv", "powershell", "json"), "default": "sh"}),
+            (("--hardware",), {"choices": ("cpu", "cuda", "rocm"), "help": "only what such a machine needs"}),
+        ),
+    ),
+    "run": Command(run, (_PROFILE, _REPORT), takes_command=True),
+    "inspect": Command(inspect, ((("target",), {"nargs": "?", "metavar": "DIR", "help": "a folder of reports"}), _DASH_P, _VERBOSE)),
     "verify": Command(
         verify,
         (
             (("target",), {"nargs": "?", "metavar": "FILE.py:function"}),
             _DASH_P,
+            _REPORT,
             (("--runs",), {"type": int, "default": 3, "metavar": "N"}),
+            (
+                ("--until",),
+                {"type": float, "metavar": "SHARE", "help": "go on until what differs in this share of reruns would have shown with 95 %%"},
+            ),
+            (("--most-runs",), {"type": int, "default": 1000, "metavar": "N", "help": "the end of --until in any case; default: 1000"}),
+            (("--vary",), {"default": "", "metavar": "AXES", "help": "axes to vary one by one, joined by commas, or all"}),
             (("--fresh",), {"action": "store_true", "help": "each run in a fresh process (always so for a command)"}),
             (("--timeout",), {"type": float, "metavar": "SECONDS", "help": "end a run in its own process after this time"}),
+            (("--steps",), {"type": int, "metavar": "N", "help": "end every process cleanly after N optimizer steps"}),
+            (
+                ("--resume-with",),
+                {"default": "", "metavar": "'CMD2'", "help": "also stop CMD, go on with CMD2, and compare with CMD in one go"},
+            ),
+            (("--stop-at",), {"type": int, "metavar": "K", "help": "optimizer steps after which CMD is stopped for that"}),
             (
                 ("--output",),
                 {"action": "append", "default": [], "metavar": "GLOB", "help": "a file that the command writes; may be repeated"},
@@ -207,9 +330,17 @@ COMMANDS = {
         ),
         takes_command=True,
     ),
+    "compare": Command(compare, ((("a",), {"metavar": "A"}), (("b",), {"metavar": "B"}), _VERBOSE)),
     "knobs": Command(knobs, ((("--markdown",), {"action": "store_true", "help": "as docs/knobs.md"}),)),
     "schema": Command(schema),
+    "doctor": Command(
+        doctor, ((("--no-import",), {"action": "store_true", "help": "start no process: no guarantees, no libraries"}), _VERBOSE)
+    ),
 }
+
+
+_STARTERS = ("run", "record")
+"""Commands that return the code of the command they start, and 125 for their own failures."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -232,7 +363,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     split = words.index("--") if "--" in words else len(words)
-    args = parser().parse_args(words[:split])
+    try:
+        args = parser().parse_args(words[:split])
+    except SystemExit as leaving:
+        if leaving.code and words[0] in _STARTERS:
+            return OWN_FAILURE
+        raise
     command = words[split + 1 :]
     if command and not COMMANDS[args.name].takes_command:
         print(f"detconf: {args.name} takes no command behind --", file=sys.stderr)

@@ -17,13 +17,13 @@ records, times, long doubles) have `differing`, `elements` and `index` only.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from detconf.arrays import Array, Place
+from detconf.arrays import Array, Place, Sealed
+from detconf.tally import BLOCK, Tally
 
 CHUNK = 1 << 20
 """Elements measured at a time: temporaries stay under some 100 MB whatever the size of the arrays."""
@@ -33,7 +33,6 @@ _INTEGERS = frozenset({"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bi
 _FLOATS = frozenset({"float16", "float32", "float64", "bfloat16"}) | {
     f"float8_{kind}" for kind in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
 }
-_LARGEST = sys.float_info.max
 
 
 class Kind(str, Enum):
@@ -130,69 +129,44 @@ def diverge(name: str | Place, a: Array, b: Array) -> Divergence | None:
         return Divergence(**about, kind=Kind.DTYPE, values=(a.dtype, b.dtype))
     if a.shape != b.shape:
         return Divergence(**about, kind=Kind.SHAPE, values=(str(a.shape), str(b.shape)))
-    return Divergence(**about, **_measure(a, b).figures(a.shape), kind=Kind.BITS)
+    if isinstance(a, Sealed) or isinstance(b, Sealed):
+        return Divergence(**about, kind=Kind.BITS)
+    tally = _measure(a, b)
+    found: dict[str, Any] = {"differing": tally.differing, "index": _unravel(tally.first, a.shape), "values": tally.values}
+    return Divergence(**about, **found, **tally.figures(), kind=Kind.BITS)
 
 
-@dataclass(slots=True)
-class _Tally:
-    """Sums over the chunks of two arrays."""
-
-    eps: float | None = None
-    first: int = 0
-    differing: int = 0
-    values: tuple[str, str] | None = None
-    max_ulp: int | None = None
-    max_abs: float | None = None
-    nonfinite: int = 0
-    pairs: int = 0
-    total: float = 0.0
-    squares: list[tuple[int, float]] = field(default_factory=list)
-
-    def figures(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """The fields of a `Divergence` that are measured."""
-        return {
-            "differing": self.differing,
-            "index": _unravel(self.first, shape),
-            "values": self.values,
-            "max_ulp": self.max_ulp,
-            "max_abs": self.max_abs,
-            "mean_abs": None if self.max_abs is None else min(self.total / self.pairs, _LARGEST),
-            "scaled": self._scaled(),
-            "nonfinite": self.nonfinite,
-        }
-
-    def _scaled(self) -> float | None:
-        count = sum(number for number, _ in self.squares)
-        unit = (self.eps or 0.0) * math.hypot(*(rms * math.sqrt(number / count) for number, rms in self.squares if number))
-        return None if self.max_abs is None or unit == 0 else min(self.max_abs / unit, _LARGEST)
-
-
-def _measure(a: Array, b: Array) -> _Tally:
-    """Count and measure, chunk by chunk. Same dtype and shape, other bytes."""
+def _measure(a: Array, b: Array) -> Tally:
+    """Count and measure, block by block. Same dtype and shape, other bytes."""
     import numpy as np
 
     elements = math.prod(a.shape)
     if not elements or len(a.data) != len(b.data):  # text of other length is one element that differs
-        return _Tally(differing=elements, values=(_opaque(a, a.data), _opaque(b, b.data)))
+        return Tally(differing=elements, values=(_opaque(a, a.data), _opaque(b, b.data)))
     real = _PARTS.get(a.dtype, a.dtype)
     kind = _numpy_type(real)
-    tally = _Tally(eps=_eps(kind) if real in _FLOATS else None)
+    tally = _tally(real, kind)
     ours, theirs = (np.frombuffer(side.data, kind or "uint8").reshape(elements, -1) for side in (a, b))
-    for start in range(0, elements, CHUNK):
-        chunk = slice(start, start + CHUNK)
-        differs = (_bits(ours[chunk]) != _bits(theirs[chunk])).any(axis=1)
-        if differs.any():
-            place = start + int(differs.argmax())
-            if not tally.differing:
-                tally.first = place
-                tally.values = (_show(a, ours[place], kind), _show(b, theirs[place], kind))
-            tally.differing += int(differs.sum())
-        with np.errstate(all="ignore"):
-            if real in _FLOATS:
-                _add_floats(tally, ours[chunk], theirs[chunk], differs)
-            elif kind:
-                _add_integers(tally, ours[chunk], theirs[chunk])
+    bits, other_bits = (side.view(f"uint{8 * side.dtype.itemsize}") for side in (ours, theirs))
+    step = min(CHUNK, BLOCK)
+    with np.errstate(all="ignore"):
+        for start in range(0, elements, step):
+            chunk = slice(start, start + step)
+            differs = _differs(bits[chunk], other_bits[chunk])
+            count = int(np.count_nonzero(differs))
+            if count and not tally.differing:
+                tally.first = start + int(differs.argmax())
+                tally.values = (_show(a, ours[tally.first], kind), _show(b, theirs[tally.first], kind))
+            tally.differing += count
+            if kind:
+                (tally.add_floats if real in _FLOATS else tally.add_integers)(ours[chunk], theirs[chunk], differs, count)
     return tally
+
+
+def _differs(x: Any, y: Any) -> Any:
+    """Per element: do its bits differ?"""
+    found = x != y
+    return found[:, 0] if found.shape[1] == 1 else found.any(axis=1)
 
 
 def _numpy_type(real: str) -> Any:
@@ -208,66 +182,16 @@ def _numpy_type(real: str) -> Any:
     return np.dtype(real)
 
 
-def _eps(kind: Any) -> float:
+def _tally(real: str, kind: Any) -> Tally:
+    """An empty tally for a type."""
     import ml_dtypes
-
-    return float(ml_dtypes.finfo(kind).eps)
-
-
-def _bits(values: Any) -> Any:
-    return values.view(f"uint{8 * values.dtype.itemsize}")
-
-
-def _add_floats(tally: _Tally, ours: Any, theirs: Any, differs: Any) -> None:
     import numpy as np
 
-    x, y = ours.astype("float64"), theirs.astype("float64")
-    both = np.isfinite(x) & np.isfinite(y)
-    tally.nonfinite += int((~both).any(axis=1)[differs].sum())
-    _add_reference(tally, x[np.isfinite(x)])
-    numbers = differs[:, None] & ~(np.isnan(x) | np.isnan(y))
-    if numbers.any():
-        ulp = int(_apart(_ordered(ours[numbers]), _ordered(theirs[numbers])).max())
-        tally.max_ulp = max(tally.max_ulp or 0, ulp)
-    if both.any():
-        distance = np.abs(x[both] - y[both])
-        tally.max_abs = max(tally.max_abs or 0.0, min(float(distance.max()), _LARGEST))
-        tally.pairs += distance.size
-        tally.total += float(distance.sum())
-
-
-def _add_reference(tally: _Tally, values: Any) -> None:
-    """The root mean square of this chunk, scaled by its largest element so that squaring overflows nowhere."""
-    peak = float(abs(values).max()) if values.size else 0.0
-    rms = peak * math.sqrt(float(((values / peak) ** 2).mean())) if peak else 0.0
-    tally.squares.append((values.size, rms))
-
-
-def _add_integers(tally: _Tally, ours: Any, theirs: Any) -> None:
-    x, y = (side if side.dtype == "uint64" else side.astype("int64") for side in (ours, theirs))
-    distance = _apart(x, y)
-    tally.max_abs = max(tally.max_abs or 0, int(distance.max()))
-    tally.pairs += distance.size
-    tally.total += float(distance.sum(dtype="float64"))
-
-
-def _ordered(values: Any) -> Any:
-    """Bit patterns as int64 in the order of the numbers: sign and magnitude made two's complement."""
-    import numpy as np
-
-    if values.dtype.name == "float8_e8m0fnu":  # an exponent, without a sign
-        return values.view("uint8").astype("int64")
-    bits = 8 * values.dtype.itemsize
-    signed = values.view(f"int{bits}").astype("int64")
-    magnitude = signed & ((1 << (bits - 1)) - 1)
-    return np.where(signed < 0, -magnitude, magnitude)
-
-
-def _apart(x: Any, y: Any) -> Any:
-    """|x - y| of 64-bit integers as uint64: the difference of two int64 may need 64 bits and wraps to the right one."""
-    import numpy as np
-
-    return np.maximum(x, y).view("uint64") - np.minimum(x, y).view("uint64")
+    if real not in _FLOATS:
+        return Tally()
+    about = ml_dtypes.finfo(kind)
+    signed = None if real == "float8_e8m0fnu" else np.dtype(f"int{8 * kind.itemsize}")  # an exponent, without a sign
+    return Tally(eps=float(about.eps), signed=signed, exact=1 << about.nmant if real in ("float32", "float64") else -1)
 
 
 def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:

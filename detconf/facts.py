@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -18,6 +19,14 @@ from typing import Any
 DEVICES = frozenset({"cpu", "x86", "cuda", "rocm"})
 """Kinds of device that a machine has or has not. Other words in a knob's `governs` (cinn) are parts of a build, of
 which only the imported framework can tell."""
+
+TRIED = frozenset({"cpu", "x86"})
+"""Kinds of device on which rows of the catalogue have been tried; the others were taken from public documentation."""
+
+RANKS = ("RANK", "PADDLE_TRAINER_ID", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+"""Variables by which launchers tell a process its rank; the first that is set counts."""
+WORLDS = ("WORLD_SIZE", "PADDLE_TRAINERS_NUM", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
+"""Variables by which they tell it the number of ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +113,41 @@ def _processor() -> tuple[str, str]:
     return name, vendor
 
 
+def rank() -> int | None:
+    """This process's rank, as its launcher told it."""
+    return _number(RANKS)
+
+
+def world_size() -> int | None:
+    """How many ranks there are, as the launcher told it."""
+    return _number(WORLDS)
+
+
+def _number(variables: Sequence[str]) -> int | None:
+    value = next((os.environ[name] for name in variables if os.environ.get(name)), "")
+    return int(value) if value.isdecimal() else None
+
+
+@lru_cache(maxsize=1)
+def cpu_flags() -> frozenset[str]:
+    """What the processor can do, in the words of /proc/cpuinfo; empty where there is none."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            found = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        return frozenset()
+    return frozenset(found.partition(":")[2].split())
+
+
 def installed(module: str) -> bool:
     """Could the top-level `module` be imported? Looks without importing it."""
     if module in sys.modules:
         return sys.modules[module] is not None
+    return _findable(module, tuple(sys.path))
+
+
+@lru_cache(maxsize=32)
+def _findable(module: str, path: tuple[str, ...]) -> bool:  # noqa: ARG001  # another path may hold another answer
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):
@@ -127,3 +167,24 @@ def start_environ() -> Mapping[str, str]:
             return {os.fsdecode(key): os.fsdecode(value) for key, _, value in pairs}
     except OSError:
         return dict(os.environ)
+
+
+def here() -> str:
+    """The working directory; empty where it has been removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+_PATH = re.compile(r"(?<![\w.:/~-])(?:/|[A-Za-z]:\\)(?:[^\s/\\'\",;:()]+[/\\])+([^\s/\\'\",;:()]*)")
+
+
+def shareable(text: str) -> str:
+    """`text` with paths cut to their last part, or to what follows the working directory: fit to be mailed."""
+    if os.sep not in text:
+        return text
+    for folder in sorted({here(), os.path.expanduser("~"), sys.prefix, sys.base_prefix}, key=len, reverse=True):
+        if len(folder) > 1:
+            text = re.sub(rf"{re.escape(folder)}(?:({re.escape(os.sep)})|(?![\w.-]))", lambda found: "" if found[1] else "~", text)
+    return _PATH.sub(r"\1", text)

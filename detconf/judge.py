@@ -12,7 +12,7 @@ from detconf.access import Env, Rng
 from detconf.attestation import Attestation, Entry
 from detconf.frameworks import catalogue, framework, frameworks
 from detconf.knob import Knob
-from detconf.lookup import Missing, NotLoaded, first_line, loaded
+from detconf.lookup import Missing, NotLoaded, first_line, is_imported, loaded
 from detconf.plan import Step
 from detconf.values import Outcome, Reading, Value, same, show
 
@@ -71,6 +71,8 @@ def judge(live: Live, facts: facts_of.Facts, *, applied: bool) -> Entry:
     outcome, note = _verdict(live, now, applied=applied)
     if why_not and outcome is Outcome.PENDING:
         outcome, note = Outcome.UNSUPPORTED, why_not
+    if outcome is Outcome.UNSUPPORTED and not why_not and _moot(step):
+        why_not = note = f"{note}: {_moot(step)}"
     applies = applies and not (outcome is Outcome.UNSUPPORTED and why_not)
     if isinstance(knob.access, Rng) and not now.problem and holds(step):
         now = Reading(step.wanted)
@@ -96,7 +98,7 @@ def _verdict(live: Live, now: Reading, *, applied: bool) -> tuple[Outcome, str]:
     if now.missing or live.before.missing:
         return Outcome.UNSUPPORTED, now.problem or live.before.problem
     if not is_loaded(knob):
-        return Outcome.PENDING, f"will be set when {knob.access.module} is imported"
+        return Outcome.PENDING, f"will be set when {missing_part(knob.access.module)} is imported"
     if not holds(live.step):
         if not applied:
             return Outcome.OPEN, ""
@@ -154,46 +156,38 @@ def _applies(knob: Knob, facts: facts_of.Facts) -> tuple[bool, str]:
         return False, f"{owner.module} is not installed"
     kinds = frozenset(knob.governs.split("|"))
     governed = (kinds & facts.devices) | (kinds - facts_of.DEVICES)
-    if governed and owner.module and owner.devices and imported(owner.module):
+    if governed and owner.module and owner.devices and is_imported(owner.module):
         governed &= owner.devices()
     return bool(governed), ""
+
+
+def _moot(step: Step) -> str:
+    """Why it does not matter that this build lacks the control; empty where it does."""
+    if same(step.knob.absent, step.wanted):
+        return "without it, everything is as wanted"
+    other = next((name for name in step.knob.instead if not catalogue()[name].read().missing), "")
+    return f"{other} does it in this build" if other else ""
 
 
 def missing_part(module: str) -> str:
     """What must be imported next for `module` to be there: its top-level package, then itself; empty for nothing."""
     top = module.partition(".")[0]
-    return next((name for name in (top, module) if name and not imported(name)), "")
-
-
-def imported(module: str) -> bool:
-    try:
-        return bool(loaded(module))
-    except (NotLoaded, Missing):
-        return False
+    return next((name for name in (top, module) if name and not is_imported(name)), "")
 
 
 def _strays(known: Collection[str]) -> Iterator[Entry]:
     """Settings that someone asked for in the environment, beside the profile, and that are not in force."""
+    own_doing = {pair for owner in frameworks() if is_imported(owner.module) for pair in owner.writes.items()}
     for knob in catalogue().values():
-        access = knob.access
-        if knob.name in known or not isinstance(access, Env):
+        value = knob.access.read() if isinstance(knob.access, Env) and knob.name not in known else None
+        if value is None or (knob.access.variable, value) in own_doing:
             continue
-        value = access.read()
-        if value is not None and knob.objection(value):
-            reading = Reading(value)
-            yield Entry(
-                knob.name,
-                knob.framework,
-                True,
-                value,
-                reading,
-                reading,
-                Outcome.INVALID,
-                "the environment says so",
-                f"{knob.objection(value)}",
-            )
+        live = observe(Step(knob, value, "the environment says so"))
+        outcome, note = _verdict(live, live.before, applied=False)
+        if outcome in (Outcome.INVALID, Outcome.TOO_LATE):
+            yield Entry(knob.name, knob.framework, True, value, live.before, live.before, outcome, live.step.because, note)
     for owner in frameworks():
-        if owner.strays and imported(owner.module):
+        if owner.strays and is_imported(owner.module):
             for stray in owner.strays():
                 reading = Reading(stray.now)
                 yield Entry(

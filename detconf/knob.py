@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, Literal
 
 from detconf.access import Access, Env
 from detconf.late import Late
@@ -44,16 +44,18 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Accepted integers, both ends included; None leaves an end open."""
+    """Accepted integers, both ends included; None leaves an end open. `word`: accepted too, unless empty."""
 
     low: int | None = None
     high: int | None = None
+    word: str = ""
 
     def __contains__(self, value: int) -> bool:
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
     def __str__(self) -> str:
-        return f"an integer of {self.low} or more" if self.high is None else f"an integer from {self.low} to {self.high}"
+        integers = f"an integer of {self.low} or more" if self.high is None else f"an integer from {self.low} to {self.high}"
+        return integers + (f", or {self.word}" if self.word else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,10 @@ class Outranks:
         return f"{self.variable}={value}"
 
 
+UNKNOWN = object()
+"""For `Knob.absent`: nobody knows, or it differs between versions."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
     """One process-wide control that can change bits or their repeatability.
@@ -96,6 +102,9 @@ class Knob:
         undo: why restoring it is not exact; empty where it is.
         outranked_by: variables that beat it.
         touches: other knobs that change when this one is written, so that they are put back too.
+        scope: "thread" where a thread that was there before keeps its own value, so that `check()` must be asked there.
+        absent: how a build without the control behaves: where that is what is wanted, its absence is no shortcoming.
+        instead: knobs that do the same in builds that lack this one.
         watched: whether `check()` reports its drift (generators advance, that is no drift).
         note: what several sources set differently, or what surprises.
     """
@@ -114,6 +123,9 @@ class Knob:
     undo: str = ""
     outranked_by: tuple[Outranks, ...] = ()
     touches: tuple[str, ...] = ()
+    scope: Literal["process", "thread"] = "process"
+    absent: Value = UNKNOWN
+    instead: tuple[str, ...] = ()
     watched: bool = True
     note: str = ""
 
@@ -126,7 +138,7 @@ class Knob:
         elif isinstance(self.accepts, Pattern):
             fits = isinstance(value, str) and re.fullmatch(self.accepts.regex, value) is not None
         elif isinstance(self.accepts, Span):
-            fits = type(value) is int and value in self.accepts
+            fits = value in self.accepts if type(value) is int else bool(self.accepts.word) and value == self.accepts.word
         else:
             fits = any(same(value, accepted) for accepted in self.accepts)
         return "" if fits else f"{value!r} is not accepted; accepted: {self.accepted}"

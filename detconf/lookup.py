@@ -75,6 +75,14 @@ def loaded(name: str) -> Any:
     raise NotLoaded(name)
 
 
+def is_imported(name: str) -> bool:
+    """Is the module `name` there, whole?"""
+    try:
+        return loaded(name) is not None
+    except (NotLoaded, Missing):
+        return False
+
+
 def assign(path: str, value: Value) -> None:
     """Assign the attribute at "module:attr.attr"; same errors as `resolve`."""
     module, _, attributes = path.partition(":")
@@ -94,14 +102,12 @@ def mapped(prefixes: Sequence[str]) -> Iterator[str]:
     Raises:
         OSError: no /proc on this system.
     """
-    seen = set()
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
-        for line in maps:
-            path = line.rstrip("\n").partition("/")
-            name = path[1] + path[2]
-            if name not in seen and os.path.basename(name).startswith(tuple(prefixes)):
-                seen.add(name)
-                yield name
+        lines = maps.read().splitlines()
+    # A library has several lines; each path is looked at once. This is asked dozens of times, of thousands of lines.
+    for path in dict.fromkeys(line[line.index("/") :] for line in lines if "/" in line):
+        if path[path.rindex("/") + 1 :].startswith(tuple(prefixes)):
+            yield path
 
 
 def in_fork(function: Callable[[], Value], seconds: float = 10) -> Value:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from detconf.access import Env
 from detconf.frameworks import NAMES, catalogue
 from detconf.knob import Knob
 from detconf.values import Printable, Value, plain
@@ -43,6 +44,11 @@ class Plan(Printable):
 
     profile: str
     steps: tuple[Step, ...]
+
+    @property
+    def variables(self) -> dict[str, Value]:
+        """The environment variables that it asks for; None for one that must not be set."""
+        return {step.knob.access.variable: step.wanted for step in self.steps if isinstance(step.knob.access, Env)}
 
     def to_dict(self) -> dict[str, Any]:
         return {

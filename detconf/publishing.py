@@ -18,20 +18,34 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 from zlib import crc32
 
 from detconf.arrays import Array, Place
 from detconf.errors import TargetError
+from detconf.facts import RANKS
 
 FOLDER = "DETCONF_PUBLISH"
-RANKS = ("RANK", "PADDLE_TRAINER_ID", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
-"""Variables by which launchers tell a process its rank; the first that is set counts."""
 
 _MAGIC = b"detconf1"
 _LENGTHS = struct.Struct("<IQI")
 _LONGEST_HEADER = 1 << 20
 _sink: _Sink | None = None
+
+
+class Listener(Protocol):
+    """Something beside the verifier that wants to know: a recording."""
+
+    def step(self) -> None:
+        """The program ended a step."""
+        ...
+
+    def published(self, name: str, array: Array) -> None:
+        """The program named a result."""
+        ...
+
+
+listeners: list[Listener] = []
 
 
 def publish(name: str, value: Any) -> None:
@@ -55,16 +69,21 @@ def step() -> None:
     sink = _current()
     if sink:
         sink.step += 1
+    for listener in listeners:
+        listener.step()
 
 
 def record(value: Any, origin: str, name: str = "") -> None:
-    """Hand `value` to the verifier, if there is one."""
+    """Hand `value` to the verifier and to a recording, if there is one."""
     sink = _current()
-    if sink:
-        from detconf.results import flatten  # loads the table of frameworks: only under a verifier
+    if sink or listeners:
+        from detconf.results import flatten  # loads the table of frameworks: only where someone listens
 
         for path, array in flatten(value, name).items():
-            sink.add(path, origin, array)
+            if sink:
+                sink.add(path, origin, array)
+            for listener in listeners:
+                listener.published(path, array)
 
 
 class _Sink:

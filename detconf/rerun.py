@@ -3,71 +3,97 @@
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
-import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Any
 
-from detconf import facts
-from detconf.errors import DetconfWarning, TargetError
-from detconf.lookup import first_line
+from detconf import batch, facts, ranking, resuming
+from detconf.arrays import Array, Place, Sealed
+from detconf.axes import VARIABLES, Variable
+from detconf.causes.changes import Change, Setting
+from detconf.causes.reruns import Explanation, explain
+from detconf.comparison import differences, diverge
+from detconf.errors import TargetError
+from detconf.execution import Execution, InChildren, InProcess
 from detconf.outputs import Outputs
-from detconf.publishing import FOLDER, collecting, read_published
-from detconf.supervise import supervise
-from detconf.targets import Target, call, label, load_function, locate
-from detconf.values import Cause
-from detconf.verification import Axis, Evidence, Run, Verification
+from detconf.targets import Target, label
+from detconf.values import Cause, suggest
+from detconf.verification import Axis, Evidence, Run, Verification, runs_until
 
-__all__ = ["Verification", "causes_of", "verify"]
+__all__ = ["Verification", "verify"]
 
-AXES = ("rerun", "process")
-"""What can be varied: the run in one process, or the process."""
-_TIMEOUT = 1800.0
+AXES = ("rerun", "process", *(variable.name for variable in VARIABLES), batch.NAME, ranking.NAME)
+"""What can be varied: the run in one process, the process, what `detconf.axes` lists, the rows of a batch, and ranks."""
 
 
 def verify(  # noqa: PLR0913  # the contract of the design, keyword-only
-    target: Callable[[], Any] | str | Sequence[str | os.PathLike[str]],
+    target: Callable[..., Any] | str | Sequence[str | os.PathLike[str]],
     *,
     runs: int = 3,
+    until: float | None = None,
+    most_runs: int = 1000,
     fresh: bool = False,
     vary: Sequence[str] = (),
     profile: str | None = None,
     timeout: float | None = None,
     outputs: Sequence[str] = (),
     seed: int | None = None,
+    steps: int | None = None,
+    resume_with: str | Sequence[str | os.PathLike[str]] = (),
+    stop_at: int | None = None,
 ) -> Verification:
     """Run `target` several times and compare what it gives, bit for bit.
 
     Compared are what a function returns, what is published with `detconf.publish`, and the files named by `outputs`.
 
     Args:
-        target: a function without arguments, "file.py:function", or a command as a list of words.
+        target: a function without arguments, "file.py:function", or a command as a list of words. A function may take an
+            argument `rows`, a slice of the batch that its results follow; the axis "batch" asks for some of them.
         runs: how often, 2 or more.
+        until: go on until a difference shows, or until one that shows in this share of reruns would have shown with 95 %
+            (0.05: 60 runs). `runs` is then the least. For each way of repeating, "rerun" and "process".
+        most_runs: the end of that in any case; the verdict says so.
         fresh: each run in a process of its own; always so for a command. A run may then crash or hang.
-        vary: ("rerun",) or ("process",): the same choice as `fresh`, in the words of the result.
+        vary: axes of `AXES`, or "all": each is varied by itself against the plain runs.
         profile: put in force anew for each run, so that each starts from the same seeds. None leaves everything alone.
         timeout: seconds for one run in a process of its own; default 1800.
         outputs: globs of files that each run writes.
         seed: in place of the profile's.
+        steps: end every process cleanly after so many optimizer steps. For commands.
+        resume_with: the command that goes on from a checkpoint which the target writes: words, or one line of them. Judges
+            the axis "resume": the target stopped after `stop_at` steps and resumed, against the target in one go.
+        stop_at: optimizer steps.
 
     Raises:
         TargetError: the target cannot be found or run, every run failed, or there was nothing to compare.
         ProfileError: the profile cannot be used.
     """
     wanted = _normal(target)
-    axis = _axis(wanted, vary, fresh=fresh)
-    _check(axis, runs, profile, timeout, seed)
+    axes = _axes(wanted, vary, fresh=fresh)
+    _check(axes, runs, profile, timeout, seed)
+    count = runs if until is None else runs_until(until, runs, most_runs)
+    resume = resuming.wanted(wanted, resume_with, stop_at, steps)
     files = Outputs(outputs)
-    if axis == "process":
-        source = _in_children(_command(wanted), runs, _environment(profile, seed), timeout or _TIMEOUT, files)
-    else:
-        source = _in_process(wanted, runs, profile, seed, files)
-    with closing(source):
-        evidence = _gather(source)
-    _require(evidence, label(wanted), files)
-    return _verdict(evidence, axis, label(wanted), profile)
+    children = InChildren(wanted, profile, seed, files, timeout, steps)
+    executions: dict[str, Execution] = {"rerun": InProcess(wanted, profile, seed, files), "process": children}
+    launched = ranking.launched(wanted)
+    if vary and {*vary} <= {ranking.NAME} and not isinstance(launched, str):  # a script may run in ranks only
+        axes, executions = (ranking.NAME,), {ranking.NAME: replace(children, target=launched)}
+    found = [_repeat(axis, executions[axis], (runs, count), wanted, files) for axis in axes if axis in executions]
+    main = next((each for each in found if each.evidence.distinct > 1), found[-1])
+    variables = [variable for variable in VARIABLES if variable.name in axes]
+    varied = _vary(variables, executions["process"], found[-1]) if variables else []
+    if batch.NAME in axes:
+        varied.append(_vary_rows(wanted, executions["process"], found[-1]))
+    if ranking.NAME in axes and ranking.NAME not in executions:
+        varied.append(_vary_ranks(launched, children, found[-1]))
+    if resume:
+        varied.append(_resume(resume, children, found[-1]))
+    return _verdict(main, (*(each.axis for each in found), *varied), label(wanted), profile, until)
+
+
+_ALREADY = "not judged: the plain runs already differ"
 
 
 def _normal(target: Any) -> Target:
@@ -80,26 +106,30 @@ def _normal(target: Any) -> Target:
     raise TargetError(msg)
 
 
-def _axis(target: Target, vary: Sequence[str], *, fresh: bool) -> str:
-    named = (vary,) if isinstance(vary, str) else tuple(vary)
-    fresh = fresh or isinstance(target, list)
-    if named in ((), ("process",)):
-        return "process" if fresh or named else "rerun"
-    if named != ("rerun",):
-        msg = f"vary: {named!r} is not accepted. Accepted for now: one of {', '.join(map(repr, AXES))}."
+def _axes(target: Target, vary: Sequence[str], *, fresh: bool) -> tuple[str, ...]:
+    """The axes in their order: how runs are repeated first, then what is varied between processes."""
+    named = {vary} if isinstance(vary, str) else set(vary)
+    if "all" in named:
+        named = {*AXES} - ({"rerun"} if isinstance(target, list) else set())
+    for name in named - {*AXES}:
+        msg = f"vary: unknown axis {name!r}.{suggest(str(name), AXES)}"
         raise TargetError(msg)
-    if fresh:
-        msg = "vary: 'rerun' repeats in one process, and this target runs in processes of its own. Accepted here: 'process'."
+    if "rerun" in named and isinstance(target, list):
+        msg = (
+            "vary: 'rerun' repeats in one process, and a command runs in processes of its own. Accepted here: 'process' and what varies it."
+        )
         raise TargetError(msg)
-    return "rerun"
+    if "process" not in named and (fresh or isinstance(target, list) or named - {"rerun"}):
+        named.add("process")
+    return tuple(axis for axis in AXES if axis in (named or {"rerun"}))
 
 
-def _check(axis: str, runs: int, profile: str | None, timeout: float | None, seed: int | None) -> None:
+def _check(axes: Sequence[str], runs: int, profile: str | None, timeout: float | None, seed: int | None) -> None:
     """Refuse what cannot work before anything runs."""
     if type(runs) is not int or runs < 2:
         msg = f"runs: {runs!r} is not accepted. Accepted: an integer of 2 or more."
         raise TargetError(msg)
-    if timeout is not None and (axis == "rerun" or not timeout > 0):
+    if timeout is not None and ("process" not in axes or not timeout > 0):
         msg = f"timeout: {timeout!r} is not accepted. Accepted: seconds above 0, for runs in processes of their own (fresh=True)."
         raise TargetError(msg)
     if seed is not None and profile is None:
@@ -107,81 +137,27 @@ def _check(axis: str, runs: int, profile: str | None, timeout: float | None, see
         raise TargetError(msg)
 
 
-def _in_process(target: Target, runs: int, profile: str | None, seed: int | None, files: Outputs) -> Generator[Run, None, None]:
-    with _in_force(profile, seed):  # around loading too: some settings must come before a framework is imported
-        function = load_function(target) if isinstance(target, str) else target
-        for _ in range(runs):
-            files.begin()
-            with collecting() as results, _in_force(profile, seed, quiet=True):
-                _call(function)
-            yield Run(results | files.written())
+def _gather(source: Generator[Run, None, None], *, to_the_first: bool = False, least: int | None = None) -> Evidence:
+    """Compare every run with the first that did not fail, and then failed ones, where nothing else differs.
 
-
-@contextmanager
-def _in_force(profile: str | None, seed: int | None, *, quiet: bool = False) -> Iterator[None]:
-    """The profile, and its seeds anew; nothing for None. `quiet`: what is not in force has been said."""
-    if profile is None:
-        yield
-        return
-    from detconf.session import apply  # only where a profile is asked for
-
-    with warnings.catch_warnings():
-        if quiet:
-            warnings.simplefilter("ignore", DetconfWarning)
-        session = apply(profile, seed=seed)
-    with session:
-        yield
-
-
-def _call(function: Any) -> None:
-    try:
-        call(function)
-    except TargetError:
-        raise
-    except (Exception, SystemExit) as error:
-        msg = f"{label(function)} raised {first_line(error)}"
-        raise TargetError(msg) from error
-
-
-def _command(target: Target) -> list[str]:
-    if isinstance(target, list):
-        return target
-    file, _, function = (target if isinstance(target, str) else locate(target)).rpartition(":")
-    if not os.path.isfile(file):
-        load_function(f"{file}:{function}")  # says what is wrong, once and not in every run
-    return [sys.executable, "-m", "detconf.runner", file, function]
-
-
-def _environment(profile: str | None, seed: int | None) -> dict[str, str]:
-    from detconf.launch import child_environment  # only where children are started
-
-    environment = child_environment(profile, os.environ) | ({} if seed is None else {"DETCONF_SEED": str(seed)})
-    environment.pop("DETCONF_SEEDED", None)  # each run is the first process of its command
-    return environment
-
-
-def _in_children(command: list[str], runs: int, environment: dict[str, str], timeout: float, files: Outputs) -> Generator[Run, None, None]:
-    for _ in range(runs):
-        with tempfile.TemporaryDirectory(prefix="detconf-", ignore_cleanup_errors=True) as folder:
-            published = os.path.join(folder, "published")
-            os.mkdir(published)
-            files.begin()
-            ending = supervise(command, environment | {FOLDER: published}, folder, timeout)
-            run = Run(read_published(published) | files.written(), ending)
-        yield run
-
-
-def _gather(source: Iterable[Run]) -> Evidence:
-    """Compare every run with the first that did not fail, and then failed ones, where nothing else differs."""
-    evidence, failed = Evidence(), []
-    for run in source:
-        evidence.add(run)
-        if run.ending.reason:
-            failed.append(run.results)
-        elif evidence.reference is None:
-            evidence.reference = run.results
-        else:
-            evidence.compare(run.results)
+    `to_the_first`: end at the first difference; that there is one is then all that counts. `least`: compare that one too,
+    and make so many runs in any case.
+    """
+    evidence, failed, parted = Evidence(), [], False
+    with closing(source):
+        for run in source:
+            evidence.add(run)
+            if to_the_first and evidence.distinct > 1:
+                break
+            if run.ending.reason:
+                failed.append(run.results)
+            elif evidence.reference is None:
+                evidence.reference = run.results
+            else:
+                evidence.compare(run.results)
+            parted = parted or evidence.parted
+            if least is not None and len(evidence.endings) >= least and parted:
+                break
     if evidence.divergence is None:
         for results in failed:
             evidence.compare(results)
@@ -206,22 +182,115 @@ def _require(evidence: Evidence, what: str, files: Outputs) -> None:
         raise TargetError(msg)
 
 
-def causes_of(evidence: Evidence) -> Cause:
-    """Why the runs differ. The place for proofs of race, rng, mode, state and config; until there are any: unknown."""
-    return Cause.EQUAL if evidence.distinct == 1 else Cause.UNKNOWN
+def _explain(evidence: Evidence, execution: Execution) -> Explanation:
+    """The cause, found by running again. A run that failed explains itself, and is not run again."""
+    if evidence.distinct == 1:
+        return Explanation(Cause.EQUAL)
+    if evidence.failures:
+        return Explanation()
+
+    def again(setting: Setting, runs: int) -> Evidence:
+        return _gather(execution.runs(runs, setting), to_the_first=True)
+
+    return explain(evidence, execution.changes, again, execution.trained)
 
 
-def _verdict(evidence: Evidence, axis: str, what: str, profile: str | None) -> Verification:
+@dataclass(frozen=True, slots=True)
+class _Repeated:
+    """One axis of plain repetition."""
+
+    axis: Axis
+    evidence: Evidence
+    found: Explanation
+
+
+def _repeat(axis: str, execution: Execution, runs: tuple[int, int], target: Target, files: Outputs) -> _Repeated:
+    """Make at least and at most so many runs, and look for the cause where they differ."""
+    evidence = _gather(execution.runs(runs[1]), least=runs[0])
+    _require(evidence, label(target), files)
+    _measure(evidence, execution)
+    found = _explain(evidence, execution)
+    return _Repeated(Axis(axis, evidence.distinct == 1, evidence.divergence, found.restored_by), evidence, found)
+
+
+def _measure(evidence: Evidence, execution: Execution) -> None:
+    """Run twice more where only digests were seen to differ, keeping that array: to say where and by how much."""
+    found = evidence.divergence
+    if found is None or found.origin != "state" or not isinstance(execution, InChildren) or evidence.reference is None:
+        return
+    place = Place(found.name, found.step, found.occurrence, found.rank, found.origin)
+    sealed = evidence.reference.get(place)
+    arrays = execution.kept(sealed.index) if isinstance(sealed, Sealed) else []
+    measured = diverge(place, *arrays) if len(arrays) > 1 else None
+    evidence.divergence = measured or found
+
+
+def _base(execution: Execution, plain: _Repeated) -> Mapping[Place, Array] | None:
+    """What axes are judged against: the plain runs, or where those differ, a run with what restores them."""
+    still = plain.found.changes
+    return plain.evidence.reference if plain.axis.invariant else _gather(execution.runs(1, Setting(still))).reference if still else None
+
+
+def _vary(variables: Sequence[Variable], execution: Execution, plain: _Repeated) -> list[Axis]:
+    """Judge each axis."""
+    base = _base(execution, plain)
+    if base is None:
+        return [Axis(variable.name, None, None, note=_ALREADY) for variable in variables]
+    return [_vary_one(variable, execution, base, plain.found.changes) for variable in variables]
+
+
+def _vary_rows(target: Target, execution: Execution, plain: _Repeated) -> Axis:
+    """Judge the axis `batch`."""
+
+    def again(setting: Setting) -> Evidence:
+        return _gather(execution.runs(2, Setting((*plain.found.changes, *setting.changes))))
+
+    base = _base(execution, plain)
+    return Axis(batch.NAME, None, None, note=_ALREADY) if base is None else batch.judge(target, base, again)
+
+
+def _vary_ranks(launched: list[str] | str, children: InChildren, plain: _Repeated) -> Axis:
+    """Judge the axis `ranks`."""
+    still = plain.found.changes
+    if isinstance(launched, str) or not (plain.axis.invariant or still):
+        return Axis(ranking.NAME, None, None, note=launched if isinstance(launched, str) else _ALREADY)
+    return ranking.judged(_gather(replace(children, target=launched).runs(2, Setting(still))))
+
+
+def _resume(resume: resuming.Resume, children: InChildren, plain: _Repeated) -> Axis:
+    """Judge the axis `resume`; last, because what a whole run leaves behind must not be what is resumed from."""
+    base = _base(children, plain)
+    return Axis(resuming.NAME, None, None, note=_ALREADY) if base is None else resuming.judge(resume, children, base, plain.found.changes)
+
+
+def _vary_one(variable: Variable, execution: Execution, base: Mapping[Place, Array], still: tuple[Change, ...]) -> Axis:
+    """Run each variant twice. Where it differs from the base but not from itself, holding it is a fix that was tried."""
+    labels = []
+    for variant in variable.variants(facts.gather()):
+        labels.append(variant.label)
+        evidence = _gather(execution.runs(2, Setting((*still, *variant.setting.changes))))
+        failed = next((failure.reason for failure in evidence.failures), "")
+        divergence = None if evidence.reference is None else next(differences(base, evidence.reference), None)
+        if divergence or failed:
+            pin = variant.pin if evidence.distinct == 1 and not failed else None
+            return Axis(variable.name, False, divergence, pin, note=f"with {variant.label}{failed and ': ' + failed}")
+    return Axis(variable.name, True if labels else None, None, note=", ".join(labels) or "nothing here can be varied")
+
+
+def _verdict(main: _Repeated, axes: tuple[Axis, ...], what: str, profile: str | None, until: float | None) -> Verification:
+    evidence = main.evidence
     return Verification(
         target=what,
         profile=profile,
         runs=len(evidence.endings),
+        until=until,
         distinct=evidence.distinct,
-        cause=causes_of(evidence),
-        divergence=evidence.divergence,
-        axes=(Axis(axis, evidence.distinct == 1, evidence.divergence),),
+        cause=main.found.cause if evidence.distinct > 1 else next((axis.cause for axis in axes if axis.invariant is False), Cause.EQUAL),
+        divergence=next((axis.divergence for axis in axes if axis.divergence), None),
+        axes=axes,
         observed=evidence.observed,
         digests={"runs": evidence.combined(), "arrays": evidence.table()},
         failures=evidence.failures,
+        tried=tuple(main.found.tried),
         environment=facts.gather().to_dict(),
     )

@@ -70,7 +70,7 @@ def _tensors() -> list[Tensors]:
 
 
 def _walk(value: Any, path: str, above: tuple[int, ...], tensors: Sequence[Tensors]) -> Iterator[tuple[str, Array]]:
-    leaf = _scalar(value)
+    leaf = value if isinstance(value, Array) else _scalar(value)
     owner = next((each for each in tensors if each.is_tensor(value)), None)
     inside: Any = None
     if owner is not None:  # before the scalars: a numpy.float64 is a float

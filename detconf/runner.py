@@ -20,9 +20,10 @@ def main(file: str, function: str) -> None:
         from detconf.session import apply
 
         apply()
-    from detconf.targets import call, load_function  # inspect and importlib load after the profile is in force
+    from detconf.targets import ROWS, call, load_function  # inspect and importlib load after the profile is in force
 
-    call(load_function(f"{file}:{function}"))
+    count = os.environ.pop(ROWS, "")  # for this function, not for what it starts
+    call(load_function(f"{file}:{function}"), slice(0, int(count)) if count else None)
 
 
 if __name__ == "__main__":

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from detconf import facts as facts_of
-from detconf.access import Access, Env, Rng
+from detconf.access import Env, Rng
 from detconf.attestation import Attestation, Entry
+from detconf.children import Inheritance, Rows, bequeath, coming_up, merged, rows, unseeded
 from detconf.errors import DetconfWarning, LateError, ProfileError
-from detconf.frameworks import NAMES, catalogue
-from detconf.judge import Live, attest, holds, in_time, is_loaded, judge, missing_part, observe
-from detconf.lookup import Missing, finished, first_line
-from detconf.plan import Plan, Step, make
-from detconf.values import Outcome, Reading, Value, same, suggest
+from detconf.frameworks import catalogue
+from detconf.judge import Live, attest, holds, is_loaded, judge, missing_part, observe
+from detconf.lookup import finished, first_line
+from detconf.plan import Plan, Step
+from detconf.request import planned
+from detconf.values import Outcome, Value, same
+from detconf.writing import put_back, write
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -26,44 +30,12 @@ _lock = threading.RLock()
 _stack: list[Session] = []
 
 
-def _write(live: Live) -> None:
-    """Write one knob. A failure is kept for its row and never stops the others."""
-    knob, wanted = live.knob, live.step.wanted
-    if isinstance(knob.access, Env) and not live.late:
-        in_time[knob.access.variable] = wanted
-    if live.held and holds(live.step):
-        return
-    try:
-        knob.access.write(wanted)
-    except (Missing, AttributeError) as error:
-        live.problem, live.before = str(error), Reading(problem=str(error), missing=True)
-    except Exception as error:  # noqa: BLE001  # whatever a framework raises becomes the row's note
-        live.problem = first_line(error)
-        _undo_failed_write(live)
+def current() -> Session | None:
+    """The session applied last and not restored."""
+    return _stack[-1] if _stack else None
 
 
-def _undo_failed_write(live: Live) -> None:
-    # `torch.backends.cuda.preferred_linalg_library` raises and stores the value all the same (torch 2.13).
-    if not live.before.problem and not same(live.knob.read().value, live.before.value):
-        _load(live)
-
-
-def _load(live: Live) -> str:
-    """Put one knob back. Returns what went wrong, or empty."""
-    access = live.knob.access
-    try:
-        if not _unchanged(access, live.saved):
-            access.load(live.saved)
-    except Exception as error:  # noqa: BLE001  # a failing restore goes on and is reported
-        return first_line(error)
-    return ""
-
-
-def _unchanged(access: Access, saved: Any) -> bool:
-    try:
-        return access.unchanged(saved)
-    except Exception:  # noqa: BLE001  # unreadable now: put it back
-        return False
+_NOT_BACK = "left behind"
 
 
 class Session:
@@ -79,6 +51,8 @@ class Session:
         self._rows: dict[str, Entry] = {}
         self._active = False
         self._awaited: set[str] = set()
+        self._thread = threading.current_thread()
+        self._report: Callable[[], None] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -99,6 +73,11 @@ class Session:
             _stack.append(self)
             self._active = True
             self._enter(self.plan.steps)
+            bequeath([session.plan for session in _stack], inherit)
+            if os.environ.get("DETCONF_REPORT"):
+                from detconf.reporting import begin  # only where a report is asked for
+
+                self._report = begin(self)
 
     def _await(self) -> None:
         """Ask to be called when a module that a step waits for is imported: the framework first, then its parts."""
@@ -123,7 +102,7 @@ class Session:
         self._set_aside(name for live in fresh if live.reached for name in live.knob.touches)
         for live in fresh:
             if live.reached:
-                _write(live)
+                write(live)
         self._lives += fresh
         self._await()
         facts = facts_of.gather()
@@ -146,12 +125,24 @@ class Session:
             drifted = [
                 Entry(
                     live.knob.name, live.knob.framework, was[live.knob.name].applies, live.step.wanted, live.before, live.knob.read(), Outcome.DRIFTED,
-                    live.step.because, "something changed it after apply(); apply again or remove that call",
+                    live.step.because, self._elsewhere(live) or "something changed it after apply(); apply again or remove that call",
                 )
                 for live in self._lives
                 if live.knob.name in was and live.knob.watched and live.reached and not holds(live.step)
             ]  # fmt: skip
-            return Attestation(self.plan.profile, tuple(drifted), (), facts.to_dict())
+            return Attestation(self.plan.profile, tuple(drifted), (), facts.to_dict(), about="drifted")
+
+    def _elsewhere(self, live: Live) -> str:
+        """What to do about a knob that every thread keeps for itself, where another thread asks."""
+        if live.knob.scope != "thread" or threading.current_thread() is self._thread:
+            return ""
+        return "each thread keeps its own, and this one does not come from the one that called apply(): set it here too"
+
+    def _forked(self) -> None:
+        """In a forked child: never seed what the parent had not seeded yet."""
+        pending = {live.knob.name for live in self._lives if not live.reached and isinstance(live.knob.access, Rng)}
+        self._lives = [live for live in self._lives if live.knob.name not in pending]
+        self.plan = Plan(self.plan.profile, tuple(step for step in self.plan.steps if step.knob.name not in pending))
 
     def restore(self) -> Attestation:
         """Put back every value that was read before, also what others have changed since, and generator states.
@@ -160,13 +151,16 @@ class Session:
         """
         with _lock:
             if not self._active:
-                return Attestation(self.plan.profile, ())
+                return Attestation(self.plan.profile, (), about=_NOT_BACK)
             while _stack[-1] is not self:
                 _stack[-1].restore()
+            if self._report:
+                self._report()
             _stack.pop()
             self._active = False
+            bequeath([session.plan for session in _stack], inherit)
             failed = tuple(self._put_back())
-        report = Attestation(self.plan.profile, failed)
+        report = Attestation(self.plan.profile, failed, about=_NOT_BACK)
         if failed:
             names = ", ".join(f"{entry.knob} ({entry.note})" for entry in failed)
             warnings.warn(f"detconf could not put back: {names}", DetconfWarning, stacklevel=2)
@@ -175,11 +169,13 @@ class Session:
     def _put_back(self) -> Iterator[Entry]:
         order = {name: place for place, name in enumerate(catalogue())}
         lives = sorted((live for live in (*self._lives, *self._aside) if live.reached), key=lambda live: order[live.knob.name])
-        problems = {live.knob.name: _load(live) for live in lives}
+        problems = {live.knob.name: put_back(live) for live in lives}
         for live in lives:
             now, problem = live.knob.read(), problems[live.knob.name]
             if live.before.problem and now.problem:
                 continue
+            if not live.held and self._thread.is_alive() and self._elsewhere(live):
+                problem = problem or f"put back here, but thread {self._thread.name!r}, which called apply(), keeps its own"
             if problem or now.problem or not same(now.value, live.before.value):
                 note = problem or f"reads {now} where it read {live.before}"
                 yield Entry(
@@ -193,7 +189,7 @@ def apply(
     seed: int | None = None,
     overrides: Mapping[str, Value] | None = None,
     frameworks: Collection[str] | None = None,
-    on_late: Literal["warn", "error"] = "warn",
+    on_late: Literal["warn", "error", "restart"] = "warn",
 ) -> Session:
     """Put a profile in force in this process and read back what became of it.
 
@@ -205,24 +201,43 @@ def apply(
         seed: seed for every generator, in place of the profile's. Default: DETCONF_SEED, else the profile's.
         overrides: exact values, knob or policy name -> value; they beat the variable DETCONF_SET.
         frameworks: configure only these (of numpy, torch, paddle), beside the process and the native libraries.
-        on_late: "warn" of settings that apply here and are not in force, or put everything back and raise an "error".
+        on_late: what to do about settings that came too late. "warn" of all that apply here and are not in force; put
+            everything back and raise an "error"; or put everything back and "restart" this interpreter, once, with the
+            variables that it lacked. What ran before is then lost, so call it first thing.
 
     Raises:
         ProfileError: the profile, a value or an argument cannot be used; nothing has been changed.
-        LateError: `on_late="error"` and something came too late; everything has been put back.
+        LateError: `on_late="error"` and something came too late, or `"restart"` where that would lose or help nothing
+            (the text says why); everything has been put back.
     """
-    if on_late not in ("warn", "error"):
-        msg = f"on_late: {on_late!r} is not accepted. Accepted: 'warn', 'error'."
+    if on_late not in ("warn", "error", "restart"):
+        msg = f"on_late: {on_late!r} is not accepted. Accepted: 'warn', 'error', 'restart'."
         raise ProfileError(msg)
-    session = Session(planned(profile, seed=seed, overrides=overrides, frameworks=frameworks))
+    plan = planned(profile, seed=seed, overrides=overrides, frameworks=frameworks)
+    session = Session(unseeded(plan) if coming_up() else plan)  # its main module runs again in a spawned child, which is not seeded
     session._begin()  # noqa: SLF001  # a session is made and begun in one place, so that none exists half begun
     bad = [entry for entry in session.attestation.entries if not entry.ok]
-    if on_late == "error" and any(entry.outcome is Outcome.TOO_LATE for entry in bad):
+    if on_late != "warn" and any(entry.outcome is Outcome.TOO_LATE for entry in bad):
         session.restore()
-        raise LateError(_complaint(session.plan.profile, bad) + " Everything has been put back.")
+        refused = f" Not restarted: {_restart(plan)}." if on_late == "restart" else ""
+        msg = f"{_complaint(plan.profile, bad)}{refused} Everything has been put back."
+        raise LateError(msg)
     if bad:
-        warnings.warn(_complaint(session.plan.profile, bad), DetconfWarning, stacklevel=2)
+        try:
+            warnings.warn(_complaint(session.plan.profile, bad), DetconfWarning, stacklevel=2)
+        except DetconfWarning:  # the caller made warnings errors, and gets no session that could be restored
+            session.restore()
+            raise
     return session
+
+
+def _restart(plan: Plan) -> str:
+    """Start this interpreter again with the variables of `plan`. Returns only where that is not done: why."""
+    from detconf.restart import obstacle, restart  # only where something came too late
+
+    given = {key: value for key, value in os.environ.items() if key not in plan.variables}
+    wanted = {key: value for key, value in plan.variables.items() if value is not None}
+    return obstacle() or restart({**given, **wanted})
 
 
 def _complaint(profile: str, bad: Collection[Entry]) -> str:
@@ -236,11 +251,22 @@ def start(*, seeded: bool) -> Session:
     Args:
         seeded: seed the generators; false in children, which get knobs and never a re-seed.
     """
-    wanted = planned()
-    steps = tuple(step for step in wanted.steps if seeded or not isinstance(step.knob.access, Rng))
-    session = Session(Plan(wanted.profile, steps))
+    session = Session(planned() if seeded else unseeded(planned()))
     session._begin()  # noqa: SLF001  # as in `apply`
     return session
+
+
+def inherit(parent: int, profile: str, steps: Rows) -> Inheritance:
+    """Put in force what a parent process hands down. Called where multiprocessing unpickles it, which must not fail."""
+    inheritance = Inheritance(inherit, profile, steps)
+    try:
+        plan = inheritance.plan
+        known = bool(_stack) and rows(merged([session.plan for session in _stack])) == rows(plan)
+        if parent != os.getpid() and not known:
+            Session(plan)._begin()  # noqa: SLF001  # as in `apply`
+    except Exception as error:  # noqa: BLE001  # whatever fails here, the child must still start
+        sys.stderr.write(f"detconf: {profile} could not be put in force in this child process: {first_line(error)}\n")
+    return inheritance
 
 
 def inspect(profile: str | None = None, *, frameworks: Collection[str] | None = None) -> Attestation:
@@ -255,32 +281,12 @@ def inspect(profile: str | None = None, *, frameworks: Collection[str] | None = 
         return attest(wanted.profile, [judge(observe(step), facts, applied=False) for step in wanted.steps], facts)
 
 
-def planned(
-    profile: str | None = None,
-    *,
-    seed: int | None = None,
-    overrides: Mapping[str, Value] | None = None,
-    frameworks: Collection[str] | None = None,
-) -> Plan:
-    """The steps that `apply` would take with the same arguments and variables.
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603  # the thread that held it may not exist here
+    _lock = threading.RLock()
+    for session in _stack:
+        session._forked()  # noqa: SLF001  # of the same class
 
-    Raises:
-        ProfileError: the profile, a value or an argument cannot be used.
-    """
-    from detconf import profile as profiles  # pydantic and yaml load only when a profile is needed
 
-    for name in frameworks or ():
-        if name not in NAMES:
-            msg = f"frameworks: unknown framework {name!r}.{suggest(str(name), NAMES)}"
-            raise ProfileError(msg)
-    wanted = profiles.load(os.environ.get("DETCONF_PROFILE") or "strict" if profile is None else profile)
-    variable = os.environ.get("DETCONF_SEED")
-    if seed is not None:
-        wanted = wanted.with_seed(seed, "seed argument")
-    elif variable:
-        wanted = wanted.with_seed(int(variable) if variable.isdecimal() else variable, "DETCONF_SEED")  # type: ignore[arg-type]  # refused there, in words
-    if os.environ.get("DETCONF_SET"):
-        wanted = wanted.with_lines(profiles.parse_assignments(os.environ["DETCONF_SET"], "DETCONF_SET"), "DETCONF_SET")
-    if overrides:
-        wanted = wanted.with_lines(dict(overrides), "overrides argument")
-    return make(wanted, NAMES if frameworks is None else frameworks)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

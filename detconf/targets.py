@@ -16,8 +16,10 @@ from detconf.lookup import first_line
 from detconf.publishing import record
 from detconf.values import suggest
 
-Target = Callable[[], Any] | str | list[str]
+Target = Callable[..., Any] | str | list[str]
 """A function, "file.py:function", or the words of a command."""
+ROWS = "DETCONF_ROWS"
+"""How many leading rows a function is asked for that takes `rows`; all where it is not set."""
 _FORM = "Accepted: a function without arguments, 'file.py:function', or the list of a command's words."
 
 
@@ -107,8 +109,17 @@ def label(target: Target) -> str:
     return " ".join(target)
 
 
-def call(function: Callable[[], Any]) -> None:
-    """Run a function and record what it returns; None is no result."""
-    value = function()
+def takes_rows(function: Callable[..., Any]) -> bool:
+    """Does it take an argument `rows`, a slice of the batch that its results follow?"""
+    try:
+        rows = inspect.signature(function).parameters.get("rows")
+    except (TypeError, ValueError):  # built-in functions have none
+        return False
+    return rows is not None and (rows.default is rows.empty or isinstance(rows.default, slice))
+
+
+def call(function: Callable[..., Any], rows: slice | None = None) -> None:
+    """Run a function and record what it returns; None is no result. `rows`: of a function that takes some; None for all."""
+    value = function(rows=rows or slice(None)) if takes_rows(function) else function()
     if value is not None:
         record(value, "returned")

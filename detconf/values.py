@@ -127,6 +127,6 @@ def suggest(word: str, known: Iterable[str]) -> str:
     ]
     if close:
         return f" Did you mean {close[0]!r}?"
-    if len(names) > 12:
+    if not names or len(names) > 12:
         return ""
     return f" Accepted: {', '.join(names)}."

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from detconf.arrays import Array, Place
 from detconf.comparison import Divergence, differences
+from detconf.errors import TargetError
 from detconf.supervise import Ending
 from detconf.values import Cause, Printable
 
 _CONFIDENCE = 0.95
+
+
+def runs_until(share: float, least: int, most: int) -> int:
+    """How many runs until a difference that shows in `share` of reruns would have shown with 95 %, within two limits.
+
+    Raises:
+        TargetError: `share` is no share, or the limits leave nothing.
+    """
+    if type(share) not in (int, float) or not 0 < share < 1:
+        msg = f"until: {share!r} is not accepted. Accepted: a share of reruns between 0 and 1, such as 0.05."
+        raise TargetError(msg)
+    if type(most) is not int or most < least:
+        msg = f"most_runs: {most!r} is not accepted. Accepted: an integer that is not below runs ({least})."
+        raise TargetError(msg)
+    return min(most, max(least, 1 + math.ceil(math.log(1 - _CONFIDENCE) / math.log(1 - share))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +51,51 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """One experiment: what was changed, in how many runs, and whether they agreed."""
+
+    changes: tuple[str, ...]
+    runs: int
+    agreed: bool
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"changes": list(self.changes), "runs": self.runs, "agreed": self.agreed, "note": self.note}
+
+
+@dataclass(frozen=True, slots=True)
 class Axis:
-    """One thing that was varied, and whether the results stayed."""
+    """One thing that was varied, and whether the results stayed.
+
+    Attributes:
+        axis: its name.
+        invariant: None where it was not judged.
+        divergence: the first result that did not stay.
+        restored_by: what was tried here and brings agreement back.
+        note: which variants were run, or which one differed.
+        cause: of the difference, where it was shown.
+        evidence: for the cause, in sentences.
+    """
 
     axis: str
-    invariant: bool
+    invariant: bool | None
     divergence: Divergence | None
     restored_by: str | None = None
+    note: str = ""
+    cause: Cause = Cause.UNKNOWN
+    evidence: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         divergence = self.divergence and self.divergence.to_dict()
-        return {"axis": self.axis, "invariant": self.invariant, "divergence": divergence, "restored_by": self.restored_by}
+        return {
+            "axis": self.axis,
+            "invariant": self.invariant,
+            "divergence": divergence,
+            "restored_by": self.restored_by,
+            "note": self.note,
+            "cause": None if self.invariant is None else str(Cause.EQUAL if self.invariant else self.cause),
+            "evidence": list(self.evidence),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +120,7 @@ class Verification(Printable):
         target: what was run, in words.
         profile: what was in force; None for nothing of ours.
         runs: how often.
+        until: the share of differing reruns that had to be noticed with 95 %; None for a fixed number of runs.
         distinct: different results, a failure counting as one.
         cause: `equal` when stable.
         divergence: the first result, in the order of recording, that differs between two runs; None where runs differ
@@ -77,12 +129,14 @@ class Verification(Printable):
         observed: how much was compared.
         digests: per run one over everything ("runs"), and per array one for each run ("arrays").
         failures: the runs that crashed, hung or returned an error.
+        tried: the experiments by which the cause was looked for.
         environment: facts of this process.
     """
 
     target: str
     profile: str | None
     runs: int
+    until: float | None = None
     distinct: int
     cause: Cause
     divergence: Divergence | None
@@ -90,17 +144,18 @@ class Verification(Printable):
     observed: Observed
     digests: Mapping[str, Any]
     failures: tuple[Failure, ...]
+    tried: tuple[Tried, ...] = ()
     environment: Mapping[str, Any]
 
     @property
     def stable(self) -> bool:
-        """Every run gave the same bits, and none failed."""
-        return self.distinct == 1
+        """Every run gave the same bits, none failed, and nothing that was varied made a difference."""
+        return self.distinct == 1 and all(axis.invariant is not False for axis in self.axes)
 
     @property
     def missed_at_95(self) -> float | None:
-        """The largest share of differing runs that this many equal ones miss with a chance of 5 %; None if unstable."""
-        return 1 - (1 - _CONFIDENCE) ** (1 / (self.runs - 1)) if self.stable else None
+        """The largest share of differing runs that this many equal ones miss with a chance of 5 %; None if they differ."""
+        return 1 - (1 - _CONFIDENCE) ** (1 / (self.runs - 1)) if self.distinct == 1 else None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -109,6 +164,7 @@ class Verification(Printable):
             "profile": self.profile,
             "stable": self.stable,
             "runs": self.runs,
+            "until": self.until,
             "distinct": self.distinct,
             "cause": str(self.cause),
             "divergence": self.divergence and self.divergence.to_dict(),
@@ -117,6 +173,7 @@ class Verification(Printable):
             "observed": self.observed.to_dict(),
             "digests": dict(self.digests),
             "failures": [failure.to_dict() for failure in self.failures],
+            "tried": [each.to_dict() for each in self.tried],
             "environment": dict(self.environment),
         }
 
@@ -154,7 +211,7 @@ class Evidence:
             self.places.setdefault(place, len(self.places))
         self.digests.append({place: array.digest for place, array in run.results.items()})
         self.endings.append(run.ending)
-        self.bytes = max(self.bytes, sum(len(array.data) for array in run.results.values()))
+        self.bytes = max(self.bytes, sum(array.nbytes for array in run.results.values()))
 
     def compare(self, results: Mapping[Place, Array]) -> None:
         """Keep the earlier of the first difference of `results` and the one known."""
@@ -171,6 +228,11 @@ class Evidence:
         return len(set(self.combined()))
 
     @property
+    def parted(self) -> bool:
+        """Is the last run unlike the first?"""
+        return (self.digests[-1], self.endings[-1].reason) != (self.digests[0], self.endings[0].reason)
+
+    @property
     def failures(self) -> tuple[Failure, ...]:
         """The runs that failed."""
         return tuple(Failure(run, ending.reason, ending.lines) for run, ending in enumerate(self.endings) if ending.reason)
@@ -180,7 +242,8 @@ class Evidence:
         """How much was compared."""
         steps = {place.step for place in self.places} - {None}
         ranks = {place.rank for place in self.places}
-        return Observed(len(self.places), len(steps), len(ranks), 0, self.bytes)
+        states = sum(place.origin == "state" for place in self.places)
+        return Observed(len(self.places), len(steps), len(ranks), states, self.bytes)
 
     def combined(self) -> list[str]:
         """One digest per run: over its results, whatever their order, and the way it ended."""

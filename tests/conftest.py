@@ -11,8 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from detconf.frameworks import catalogue
+
+settings.register_profile("detconf", deadline=None)  # a busy machine is no failure
+settings.load_profile("detconf")
 
 ROOT = Path(__file__).parents[1]
 _OURS = ("DETCONF_", "FLAGS_", "OMP_", "MKL_", "OPENBLAS_", "NPY_", "ONEDNN_", "NCCL_", "ATEN_", "CUBLAS", "NVIDIA_", "PYTHONHASHSEED")

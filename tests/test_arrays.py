@@ -384,14 +384,14 @@ def test_big_endian_is_made_native() -> None:
 def test_padding_is_no_value() -> None:
     """What lies between the fields of a record, or behind a long double, does not count."""
     record = np.dtype([("a", "i1"), ("b", ">f8"), ("c", [("d", "i1"), ("e", "f4")])], align=True)
-    zeros = np.zeros(2, record)
+    zeros: Any = np.zeros(2, record)
     filled = np.frombuffer(b"\xff" * zeros.nbytes, record).copy()
     for array in (zeros, filled):
         array["a"], array["b"] = 1, 2.5
         array["c"]["d"], array["c"]["e"] = 3, 4.5
     assert zeros.tobytes() != filled.tobytes()
     assert only(zeros) == only(filled)
-    long = np.zeros((2, 3), np.longdouble)
+    long: Any = np.zeros((2, 3), np.longdouble)
     noisy = np.frombuffer(b"\xff" * long.nbytes, np.longdouble).reshape(2, 3).copy()
     noisy[:] = long
     assert only(long) == only(noisy.T.copy().T)
@@ -399,8 +399,8 @@ def test_padding_is_no_value() -> None:
 
 def test_masked_arrays() -> None:
     """What lies under a mask does not count; the mask does."""
-    one = np.ma.masked_array([1.0, 2.0], [False, True])
-    other = np.ma.masked_array([1.0, 9.0], [False, True])
+    one: Any = np.ma.masked_array([1.0, 2.0], [False, True])
+    other: Any = np.ma.masked_array([1.0, 9.0], [False, True])
     assert flatten(one) == flatten(other)
     assert list(flatten({"m": one})) == ["m.data", "m.mask"]
     assert flatten(one) != flatten(np.ma.masked_array([1.0, 2.0], [True, False]))
@@ -437,7 +437,7 @@ def test_looking_changes_nothing(array: Any) -> None:
     tensor = torch.tensor(array, requires_grad=True)
 
     def states() -> Any:
-        return torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002  # the global generator is the subject
+        return torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())  # noqa: NPY002  # the global generator is the subject
 
     before = states()
     flatten([tensor, array, paddle.to_tensor(array)])

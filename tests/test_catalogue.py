@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
+from fnmatch import fnmatch
 from typing import Any, get_args
 
+import paddle
 import pytest
 from conftest import ROOT
 
 from detconf.access import Env
 from detconf.frameworks import catalogue, frameworks
+from detconf.frameworks import framework as framework_of
 from detconf.knob import Pattern, Timing
 from detconf.plan import make
 from detconf.policy import GraphPolicy, Policy, policy_names
@@ -81,13 +84,35 @@ def test_true_is_not_one() -> None:
 def test_names_are_unique_and_many() -> None:
     """No knob is declared twice, and touched knobs exist."""
     names = [knob.name for each in frameworks() for knob in each.knobs]
-    assert len(names) == len(set(names)) == len(catalogue()) >= 100
+    assert len(names) == len(set(names)) == len(catalogue()) >= 400
     assert {name for knob in KNOBS for name in knob.touches} <= set(names)
 
 
 def test_knobs_page_is_generated() -> None:
     """docs/knobs.md is what `make knobs` writes."""
     assert (ROOT / "docs" / "knobs.md").read_text() == formats.markdown(), "run `make knobs`"
+
+
+def test_refused_controls_have_a_reason_and_are_no_knobs() -> None:
+    """A control is a knob or is refused, with a reason, not both."""
+    for framework in frameworks():
+        for each in formats.refused(framework):
+            assert each.names
+            assert re.fullmatch(r"[^|\n]{5,}[^.|\n]", each.reason), each
+            assert not ({f"env.{name}" for name in each.names} | set(each.names)) & set(catalogue())
+
+
+def test_every_flag_of_paddle_is_a_knob_or_refused() -> None:
+    """No flag of the real build is overlooked, and every pattern of refused flags meets one of this or a GPU build."""
+    flags = set(paddle.base.core.globals().keys())
+    patterns = [name for each in formats.refused(framework_of("paddle")) for name in each.names if name.startswith("FLAGS_")]
+    knobs = {name.partition(".")[2] for name in catalogue() if ".FLAGS_" in name}
+    assert sorted(flag for flag in flags - knobs if not any(fnmatch(flag, pattern) for pattern in patterns)) == []
+    assert sorted(flag for flag in flags & knobs if any(fnmatch(flag, pattern) for pattern in patterns)) == []
+    elsewhere = {
+        f"FLAGS_{name}" for name in ("nccl_blocking_wait", "benchmark_nccl", "prim_log", "trace_api", "shard_*")
+    }  # GPU, or no flags
+    assert {pattern for pattern in patterns if not any(fnmatch(flag, pattern) for flag in flags)} == elsewhere
 
 
 def test_readme_lists_the_profiles() -> None:

@@ -52,6 +52,8 @@ ROWS = [
     (["env", "ci", "--format", "json"], 0, '"OMP_NUM_THREADS": "1"', ""),
     (["show", "nope"], 2, "", "unknown profile"),
     (["plan", "stritc"], 2, "", "Did you mean 'strict'"),
+    (["compare", "no_such.det", "no_such.det"], 2, "", "no_such.det cannot be read"),
+    (["compare", "profiles", "profiles"], 2, "", "neither recordings nor files of arrays"),
     (["verify"], 2, "", "one thing to run"),
     (["verify", "x.py:f", "--", "true"], 2, "", "one thing to run"),
     (["verify", "no_such.py:f"], 2, "", "no_such.py"),
@@ -64,6 +66,13 @@ ROWS = [
     (["run", "strict"], 125, "", "no command"),
     (["run", "nope", "--", "true"], 125, "", "unknown profile"),
     (["run", "strict", "--", "no-such-command-anywhere"], 125, "", "No such file"),
+    (["doctor", "--no-import"], 0, "instruction sets", ""),
+    (["doctor", "--no-import", "--json"], 0, "detconf.diagnosis/1", ""),
+    (["inspect", "no-such-folder"], 2, "", "Accepted: a folder of reports"),
+    (["env", "strict", "--hardware", "rocm"], 0, "# never tried here", ""),
+    (["env", "strict", "--hardware", "rocm", "--format", "github"], 0, "MIOPEN_FIND_MODE=FAST", "never tried here"),
+    (["env", "strict", "--hardware", "rocm", "--json"], 0, '"MIOPEN_FIND_MODE": "FAST"', "never tried here"),
+    (["env", "strict", "--hardware", "tpu"], 2, "", "invalid choice"),
 ]
 
 
@@ -180,3 +189,26 @@ def test_a_read_only_home_does_not_matter(tmp_path: Path) -> None:
         TMPDIR=str(tmp_path),
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", ["sh", "github", "dotenv", "powershell", "json"])
+@pytest.mark.parametrize(
+    ("hardware", "there", "not_there"),
+    [
+        ("cpu", ["ONEDNN_DEFAULT_FPMATH_MODE"], ["CUBLAS", "NVIDIA", "TUNABLEOP", "MIOPEN", "ROCBLAS", "HIPBLASLT", "never tried"]),
+        ("cuda", ["ONEDNN_DEFAULT_FPMATH_MODE", "CUBLAS_WORKSPACE_CONFIG", "TUNABLEOP"], ["MIOPEN", "ROCBLAS", "HIPBLASLT"]),
+        ("rocm", ["ONEDNN_DEFAULT_FPMATH_MODE", "MIOPEN", "ROCBLAS", "HIPBLASLT", "TUNABLEOP"], ["CUBLAS", "NVIDIA_TF32"]),
+    ],
+)
+def test_env_for_some_hardware(form: str, hardware: str, there: list[str], not_there: list[str]) -> None:
+    """Only what the hardware needs, its CPU included; what was never tried is marked where there are comments."""
+    done = detconf("env", "strict", "--hardware", hardware, "--format", form)
+    whole = detconf("env", "strict", "--format", form).stdout.splitlines()
+    assert done.returncode == 0
+    assert [word for word in there if word not in done.stdout] == []
+    assert [word for word in not_there if word in done.stdout] == []
+    lines = [line.rstrip(",") for line in done.stdout.splitlines()]
+    assert {line for line in lines if not line.startswith("#")} <= {line.rstrip(",") for line in whole}
+    marked = "# never tried here" in done.stdout
+    assert marked == (hardware != "cpu" and form not in ("github", "json"))
+    assert ("never tried here" in done.stderr) == (hardware != "cpu" and not marked)

@@ -190,3 +190,14 @@ def test_inspect_changes_nothing() -> None:
     assert found[0] == "DEFAULT"
     assert "COMPATIBLE" in found[1]
     assert found[2] is False
+
+
+def test_a_variable_assigned_in_vain_is_found_whatever_the_profile() -> None:
+    """`strict` has no hash seed; a program that assigned one to os.environ is told all the same that it came too late."""
+    row = outcome("env.PYTHONHASHSEED", before="os.environ['PYTHONHASHSEED'] = '0'", do=INSPECT)
+    assert row["outcome"] == "too-late"
+
+
+def test_what_a_framework_sets_by_itself_is_no_wish() -> None:
+    """`import paddle` sets OMP_NUM_THREADS=1 where it is not set: that is nobody's setting, and no row."""
+    assert outcome("env.OMP_NUM_THREADS", before="import torch, paddle; torch.set_num_threads(2)", do=INSPECT) is None

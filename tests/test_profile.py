@@ -6,11 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
+from conftest import ROOT, run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from detconf.builtin import POLICIES, PROFILES
+from detconf.documents import parse
 from detconf.errors import ProfileError
-from detconf.profile import available, builtin_names, load, parse, parse_assignments
+from detconf.lines import Written
+from detconf.policy import policy_names
+from detconf.profile import available, builtin_names, load, parse_assignments
 from detconf.report.schema import schema
 
 
@@ -30,6 +35,35 @@ def test_builtin_profiles_load(name: str) -> None:
     """Every built-in profile is valid, has a summary, and is called what its file is called."""
     profile = load(name)
     assert (profile.name, bool(profile.summary)) == (name, True)
+
+
+def test_built_in_data_is_what_the_files_say() -> None:
+    """`detconf/builtin.py` is what `make knobs` writes: the profiles, and every policy there is."""
+    found = {}
+    for path in sorted((ROOT / "profiles").glob("*.yaml")):
+        written = parse(path.read_bytes(), path.name)
+        found[path.stem] = Written(path.stem, **PROFILES.get(path.stem, {}))
+        assert found[path.stem] == written, "run `make knobs`"
+    assert (set(found), policy_names()) == (set(PROFILES), POLICIES), "run `make knobs`"
+
+
+@pytest.mark.parametrize(
+    ("text", "validated"),
+    [
+        ("", False),
+        ('[project]\ndependencies = ["detconf"]\n', False),
+        ('[project]\ndependencies = ["detconf>=0.1", "detconf==0.1; x"]\n', False),
+        ("[tool.detconf.profiles.mine]\nseed = 1\n", True),
+        ('[tool."detconf"]\nprofiles = {}\n', True),
+        ("tool = {detconf = {profiles = {}}}\n", True),
+        ("[tool]\ndetconf.profiles.mine.seed = 1\n", True),
+    ],
+)
+def test_a_built_in_profile_needs_no_parser(tmp_path: Path, text: str, validated: bool) -> None:
+    """pydantic and yaml load only where a file or an override asks for them; a project that only depends on detconf does not."""
+    write(tmp_path, text, "pyproject.toml")
+    code = "import detconf, sys, json; detconf.apply('strict', overrides={'torch.backends.cudnn.benchmark': False}); print(json.dumps('pydantic' in sys.modules))"
+    assert run_python(code, cwd=tmp_path) is validated
 
 
 def test_strict_needs_nothing_before_the_interpreter() -> None:
@@ -194,7 +228,7 @@ def test_overrides_are_checked() -> None:
             load("strict").with_lines(bad, "test")  # type: ignore[arg-type]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=300))
 def test_arbitrary_bytes_raise_only_our_error(raw: bytes) -> None:
     """Parsing any bytes gives a profile or a ProfileError."""
@@ -234,7 +268,7 @@ _YAML = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_YAML)
 def test_arbitrary_yaml_raises_only_our_error(text: str) -> None:
     """The same for text that is nearly a profile."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +16,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,10 @@ from conftest import ROOT, run_python
 from detconf.errors import TargetError
 from detconf.launch import child_environment
 from detconf.publishing import publish, step
-from detconf.rerun import causes_of, verify
+from detconf.rerun import verify
 from detconf.results import flatten
 from detconf.targets import load_function, locate
 from detconf.values import Cause
-from detconf.verification import Evidence
 
 PYTHON = sys.executable
 
@@ -144,7 +144,7 @@ def test_to_dict() -> None:
         keys = "schema stable runs distinct cause divergence axes missed_at_95 observed environment digests failures"
         assert set(keys.split()) <= set(data)
         assert data["schema"] == "detconf.verification/1"
-        assert {"axis", "invariant", "divergence", "restored_by"} == set(data["axes"][0])
+        assert {"axis", "invariant", "divergence", "restored_by"} <= set(data["axes"][0])
         assert {"arrays", "steps", "ranks", "state"} <= set(data["observed"])
         assert "versions" in data["environment"]
         assert [row["name"] for row in data["digests"]["arrays"]] == ["result"]
@@ -204,11 +204,6 @@ def test_without_a_profile_nothing_is_touched() -> None:
     verify(lambda: torch.ones(2))
 
 
-def test_causes_have_one_place() -> None:
-    """Without a proof the cause is unknown."""
-    assert causes_of(Evidence(digests=[{}, {}], endings=[SimpleNamespace(reason=""), SimpleNamespace(reason="x")])) == Cause.UNKNOWN  # type: ignore[list-item]
-
-
 # -- refusals
 
 
@@ -225,9 +220,8 @@ def test_nothing_compared_is_no_agreement(value: Any) -> None:
         ({"runs": 1}, "runs: 1 is not accepted. Accepted: an integer of 2 or more"),
         ({"runs": True}, "runs: True"),
         ({"runs": 2.0}, "runs: 2.0"),
-        ({"vary": ("threads",)}, r"vary: \('threads',\) is not accepted. Accepted for now: one of 'rerun', 'process'"),
-        ({"vary": ("rerun", "process")}, "Accepted for now: one of"),
-        ({"vary": "rerun", "fresh": True}, "Accepted here: 'process'"),
+        ({"vary": ("treads",)}, "Did you mean 'threads'"),
+        ({"vary": ("threads",)}, "Pass 'file.py:function'"),
         ({"timeout": 5}, "timeout: 5 is not accepted"),
         ({"timeout": 0, "fresh": True}, "timeout: 0 is not accepted"),
         ({"seed": 1}, "seed: 1 has no effect without a profile"),
@@ -361,7 +355,8 @@ def test_every_run_is_seeded_where_the_verifier_was() -> None:
     """Under variables that seed every first process, each run is one, though the verifier has been seeded itself."""
     write("s.py", "import detconf, random\ndetconf.publish('x', random.random())")
     code = "import detconf, json, sys; print(json.dumps(detconf.verify([sys.executable, 's.py'], runs=2).stable))"
-    assert run_python(code, cwd=Path.cwd(), **child_environment("strict", {"PYTHONPATH": str(ROOT)}))
+    environment: Any = child_environment("strict", {"PYTHONPATH": str(ROOT)})
+    assert run_python(code, cwd=Path.cwd(), **environment)
 
 
 def test_script() -> None:
@@ -463,13 +458,18 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-GRANDCHILD = "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)']); open('pid', 'w').write(str(child.pid))"
+GRANDCHILD = "import os, subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)']); open('pid.part', 'w').write(str(child.pid)); os.rename('pid.part', 'pid')"
 
 
 def test_a_hanging_run_is_ended_with_all_it_started() -> None:
     """A run over its time is killed, its children too, and counts as failed."""
-    found = verify(nth(f"{GRANDCHILD}; child.wait()"), runs=2, timeout=5)
-    assert [failure.reason for failure in found.failures] == ["timeout after 5 s"]
+    for timeout in (2, 10, 60):  # on a busy machine even a run that does not hang takes seconds
+        shutil.rmtree("ran", ignore_errors=True)
+        with contextlib.suppress(TargetError):
+            found = verify(nth(f"{GRANDCHILD}; child.wait()"), runs=2, timeout=timeout)
+            if Path("pid").exists():
+                break
+    assert [(1, f"timeout after {timeout} s")] == [(failure.run, failure.reason) for failure in found.failures]
     wait_until(lambda: not alive(int(Path("pid").read_text())))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import paddle
 import pytest
 import torch
 import torch._dynamo.config
+import torch._functorch.config
 import torch._inductor.config  # so that nothing is pending in this process
 from conftest import readings, run_python
 from hypothesis import given, settings
@@ -19,6 +22,7 @@ from hypothesis import strategies as st
 import detconf
 from detconf.errors import DetconfWarning, LateError, ProfileError
 from detconf.frameworks import catalogue
+from detconf.knob import Pattern, Span
 from detconf.plan import make
 from detconf.profile import load
 
@@ -116,7 +120,7 @@ def tree() -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("unchanged")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(mixed_states(), st.sampled_from(PROFILES))
 def test_mixed_tf32_state_never_raises_and_comes_back(writes: list[tuple[Any, Any]], profile: str) -> None:
     """Whatever mix of old and new API was used before: no crash, in force under the profile, and exactly as before after."""
@@ -127,12 +131,13 @@ def test_mixed_tf32_state_never_raises_and_comes_back(writes: list[tuple[Any, An
         detconf.inspect(profile)
         assert tree() == before
         with detconf.apply(profile) as session:
-            assert all(entry.ok for entry in session.attestation.entries if "precision" in entry.knob or "tf32" in entry.knob)
+            about = [entry for entry in session.attestation.entries if "precision" in entry.knob or "tf32" in entry.knob]
+            assert [entry for entry in about if not entry.ok] == []
         assert tree() == before
 
 
 @pytest.mark.usefixtures("unchanged")
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.sampled_from(PROFILES), min_size=1, max_size=4), st.integers(0, 3))
 def test_restore_after_any_nested_sequence_is_the_identity(names: list[str], depth: int) -> None:
     """Sessions nest to any depth and come back to what each of them found, in whatever order they are closed."""
@@ -154,7 +159,7 @@ def test_restore_after_any_nested_sequence_is_the_identity(names: list[str], dep
 
 
 @pytest.mark.usefixtures("unchanged")
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_any_overrides_come_back(data: Any) -> None:
     """Any accepted values of any knobs, taken or refused, are put back."""
@@ -170,8 +175,6 @@ UNSAFE = {"paddle.FLAGS_new_executor_serial_run", "torch.set_default_dtype", "pa
 
 def values_of(name: str) -> st.SearchStrategy[Any]:
     """Values that a knob accepts."""
-    from detconf.knob import Pattern, Span
-
     accepts = catalogue()[name].accepts
     if accepts is bool:
         return st.booleans()
@@ -180,6 +183,29 @@ def values_of(name: str) -> st.SearchStrategy[Any]:
     if isinstance(accepts, Pattern):
         return st.from_regex(accepts.regex, fullmatch=True).filter(lambda text: text.isascii() and text.isprintable() and len(text) < 40)
     return st.sampled_from(list(accepts))
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_every_knob_comes_back_on_its_own(tmp_path: Path) -> None:
+    """Every listed value of every knob, set alone by a profile that says nothing else, is put back."""
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("name: empty")
+    for name in sorted(set(catalogue()) - UNSAFE):
+        knob = catalogue()[name]
+        watched = [catalogue()[other] for other in (name, *knob.touches)]
+        for value in listed(knob):
+            before = [str(each.read()) for each in watched]
+            report = detconf.apply(str(empty), overrides={name: value}).restore()
+            assert (report.entries, [str(each.read()) for each in watched]) == ((), before), (name, value)
+
+
+def listed(knob: Any) -> list[Any]:
+    """A few values that a knob accepts; none for free text."""
+    if knob.accepts is bool:
+        return [True, False]
+    if isinstance(knob.accepts, Span):
+        return [*sorted({knob.accepts.low or 0, min(knob.accepts.high or 4, 4)}), *filter(None, [knob.accepts.word])]
+    return [] if isinstance(knob.accepts, Pattern) else list(knob.accepts)
 
 
 @pytest.mark.usefixtures("unchanged")
@@ -253,6 +279,15 @@ def test_late_settings_warn_with_the_remedy() -> None:
     """By default, what applies here and is not in force is one warning."""
     with pytest.warns(DetconfWarning, match="PYTHONHASHSEED=0 in its environment"):
         detconf.apply("ci").restore()
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_a_warning_that_is_an_error_puts_everything_back() -> None:
+    """Where warnings are errors, `apply` raises and leaves no session behind that nobody could restore."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DetconfWarning)
+        with pytest.raises(DetconfWarning, match="PYTHONHASHSEED"):
+            detconf.apply("ci")
 
 
 @pytest.mark.usefixtures("unchanged")
@@ -343,6 +378,43 @@ print(json.dumps([config.deterministic, torch.get_deterministic_debug_mode()]))
     ours = run_python(code.format(setup="session = detconf.apply('strict')"))
     public = run_python(code.format(setup="torch.use_deterministic_algorithms(True)"))
     assert ours == public == [True, 2]
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_without_the_private_setter_the_public_one_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torch whose private flag setter is gone gets the same state through `torch.use_deterministic_algorithms`.
+
+    The stand-in keeps the real setter: the public function of this version calls it too.
+    """
+    setter, calls = torch._C._set_deterministic_algorithms, []
+
+    def public(mode: Any, *, warn_only: bool = False) -> None:
+        calls.append((mode, warn_only))
+        setter(mode, warn_only=warn_only)
+
+    monkeypatch.delattr(torch._C, "_set_deterministic_algorithms")
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", public)
+    with detconf.apply("strict") as session:
+        assert outcomes(session.attestation)["torch.use_deterministic_algorithms"] == "set"
+        assert torch.are_deterministic_algorithms_enabled()
+    assert calls == [(True, False), (False, False)]
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_what_an_older_build_lacks_and_does_not_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A control that is missing does not count against a build where another does the same, or where nothing is to be turned off."""
+    monkeypatch.delattr(torch._C, "_get_fp32_precision_getter")  # as before torch 2.9
+    monkeypatch.delattr(torch._C, "_get_overrideable_sdp_enabled")
+    monkeypatch.delattr(torch._C, "_get_nnpack_enabled")
+    with detconf.apply("parity", overrides={"torch.backends.nnpack": True}) as session:
+        rows = {entry.knob: entry for entry in session.attestation.entries}
+    tree = rows["torch.backends.mkldnn.matmul.fp32_precision"]
+    assert (tree.outcome, tree.applies) == ("unsupported", False)
+    assert "torch.set_float32_matmul_precision does it" in tree.note
+    other = rows["torch._C._set_sdp_use_overrideable"]
+    assert (other.outcome, other.applies) == ("unsupported", False)
+    needed = rows["torch.backends.nnpack"]
+    assert (needed.outcome, needed.applies) == ("unsupported", True)
 
 
 def test_attestation_prints_and_is_json(capsys: pytest.CaptureFixture[str]) -> None:

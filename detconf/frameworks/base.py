@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from detconf.knob import Knob
 
@@ -25,6 +25,32 @@ class Stray:
     note: str
 
 
+@dataclass(slots=True)
+class Modes:
+    """What was seen of training and evaluation while a target ran.
+
+    Attributes:
+        training: names of the layer classes called in training mode.
+        trained: backward was called.
+    """
+
+    training: set[str] = field(default_factory=set)
+    trained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Controls that are deliberately no knobs.
+
+    Attributes:
+        names: as their documentation spells them.
+        reason: why not, and what to do instead.
+    """
+
+    names: tuple[str, ...]
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
     """A framework.
@@ -35,7 +61,19 @@ class Framework:
         knobs: its controls, in the order in which they are written and put back.
         devices: the device kinds that the imported build can drive; asked only once the module is imported.
         strays: settings in the environment that the framework ignored.
+        refused: name of the module whose REFUSED lists controls that are deliberately no knobs; empty for none.
+        writes: variables that importing it sets by itself where they are not set: nobody asked for those.
         tensors: name of the module that turns its arrays into bytes; empty for none.
+        on_step: path of `watch(callback)`, which calls `callback()` after every optimizer step until what it returns is
+            called; empty where there are no optimizers.
+        on_begin: path of `watch(callback)`, which calls `callback()` where a program begins a step, until what it returns
+            is called.
+        launcher: the options with which Python starts a script as several ranks, but for their number; empty for none.
+        admits: patterns of the warnings in which it says itself that an operation is not deterministic; group 1 names it.
+        modes: path of `watch(seen: Modes, *, evaluate)`, a context manager over training and evaluation mode.
+        machine: path of a function: fact -> text, of what chooses kernels and the order of sums in this process.
+        tracer: name of the module whose `start(recorder)` reports every operation to a `recording.recorder.Recorder` until
+            what it returns is called; empty for none.
     """
 
     name: str
@@ -43,4 +81,13 @@ class Framework:
     knobs: tuple[Knob, ...]
     devices: Callable[[], frozenset[str]] | None = None
     strays: Callable[[], Iterable[Stray]] | None = None
+    refused: str = ""
+    writes: Mapping[str, str] = field(default_factory=dict)
     tensors: str = ""
+    on_step: str = ""
+    on_begin: str = ""
+    launcher: tuple[str, ...] = ()
+    admits: tuple[str, ...] = ()
+    modes: str = ""
+    tracer: str = ""
+    machine: str = ""

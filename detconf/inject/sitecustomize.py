@@ -8,15 +8,44 @@ import os
 import sys
 
 
+def _is_first():
+    """Is this the first process of a command, or of one rank of it? Only these are seeded.
+
+    A worker that drew what its parent draws would be a new fault. A rank is another matter: what started it only starts.
+    """
+    own, mark = str(os.getpid()), os.environ.get("DETCONF_SEEDED", "").split()
+    rank = ["rank"] if os.environ.get("RANK") and os.environ.get("WORLD_SIZE") else []
+    if mark and mark[0] != own and (not rank or rank[0] in mark):
+        return False
+    os.environ["DETCONF_SEEDED"] = " ".join([own, *rank])
+    return True
+
+
 def _configure():
-    # Only the first process of a command is seeded: a worker that drew what its parent draws would be a new fault.
-    seeded = os.environ.setdefault("DETCONF_SEEDED", str(os.getpid()))
     try:
         from detconf.session import start
 
-        start(seeded=seeded == str(os.getpid()))
+        start(seeded=_is_first())
     except Exception as error:  # noqa: BLE001  # whatever fails here, the user's program must still start
         sys.stderr.write(f"detconf: the profile could not be put in force: {error}\n")
+
+
+def _record():
+    try:
+        from detconf.recording.launching import start_from_environment
+
+        start_from_environment()
+    except Exception as error:  # noqa: BLE001  # as above
+        sys.stderr.write(f"detconf: nothing is recorded: {error}\n")
+
+
+def _stop():
+    try:
+        from detconf.stopping import start_from_environment
+
+        start_from_environment()
+    except Exception as error:  # noqa: BLE001  # as above
+        sys.stderr.write(f"detconf: the program is not stopped early: {error}\n")
 
 
 def _hand_over():
@@ -35,4 +64,8 @@ def _hand_over():
 
 if os.environ.get("DETCONF_PROFILE"):
     _configure()
+if os.environ.get("DETCONF_RECORD"):
+    _record()
+if os.environ.get("DETCONF_STEPS"):
+    _stop()
 _hand_over()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from detconf.attestation import Attestation, Entry
@@ -32,10 +32,17 @@ def text(result: Any, *, verbose: bool = False) -> str:
 
 
 def _formatters() -> tuple[tuple[type, Callable[[Any, bool], str]], ...]:
+    from detconf.comparing.result import Comparison
+    from detconf.doctor import Diagnosis
+    from detconf.inspection import Inspection
+    from detconf.report.comparison import comparison
+    from detconf.report.doctor import diagnosis
+    from detconf.report.inspection import inspection
     from detconf.report.verification import verification
     from detconf.rerun import Verification  # loaded only where something is printed
 
-    return ((Attestation, _attestation), (Plan, _plan), (Verification, verification))
+    results = ((Verification, verification), (Comparison, comparison), (Inspection, inspection), (Diagnosis, diagnosis))
+    return ((Attestation, _attestation), (Plan, _plan), *results)
 
 
 def _attestation(result: Attestation, verbose: bool) -> str:
@@ -44,7 +51,7 @@ def _attestation(result: Attestation, verbose: bool) -> str:
     parts = [result.headline]
     if bad:
         parts.append(table(("not in force", "wanted", "now", "outcome"), map(_row, bad)))
-        parts.append("\n".join(f"  {entry.knob}: {_advice(entry)}" for entry in bad))
+        parts += filter(None, ["\n".join(_advice(bad))])
     waiting = Counter(entry.note.partition("restore: ")[0].rstrip("; ") for entry in rest if entry.outcome is Outcome.PENDING)
     shown = [entry for entry in rest if verbose or entry.outcome is not Outcome.PENDING]
     if shown:
@@ -62,9 +69,17 @@ def _short(reading: Reading) -> str:
     return "-" if reading.problem else show(reading.value)
 
 
-def _advice(entry: Entry) -> str:
-    note = entry.note.partition("restore: ")[0].rstrip("; ")
-    return f"{note} ({entry.because})" if note else f"{Outcome(entry.outcome)} ({entry.because})"
+def _advice(bad: Sequence[Entry]) -> Iterator[str]:
+    """What to do, once for all rows that need the same."""
+    knobs: dict[str, list[str]] = {}
+    for entry in bad:
+        note = entry.note.partition("restore: ")[0].rstrip("; ")
+        if note:
+            knobs.setdefault(f"{note} ({entry.because})", []).append(entry.knob)
+    yield from (f"  {', '.join(names)}: {words}" for words, names in knobs.items())
+    waiting = sum(entry.outcome is Outcome.OPEN for entry in bad)
+    if waiting:
+        yield f"  {waiting} open: apply() would set them now"
 
 
 def _plan(result: Plan, _verbose: bool) -> str:

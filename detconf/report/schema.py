@@ -31,6 +31,7 @@ def _knob_schema(knob: Knob) -> dict[str, Any]:
     elif isinstance(knob.accepts, Span):
         bounds = {"minimum": knob.accepts.low, "maximum": knob.accepts.high}
         kind = {"type": "integer", **{key: bound for key, bound in bounds.items() if bound is not None}}
+        kind = {"anyOf": [kind, {"const": knob.accepts.word}]} if knob.accepts.word else kind
     else:
         kind = {"enum": [plain(value) for value in knob.accepts]}
     if isinstance(knob.access, Env):

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from detconf.comparison import Divergence
 from detconf.report.text import table
-from detconf.verification import Verification
+from detconf.values import Cause
+from detconf.verification import Axis, Verification
 
 _SHOWN = 12
+_HOW = {"rerun": "in one process", "process": "in fresh processes", "ranks": "in two ranks"}
 
 
 def verification(result: Verification, verbose: bool) -> str:
@@ -24,16 +26,23 @@ def _lines(result: Verification, verbose: bool) -> Iterator[str]:
         for number, word in ((seen.arrays, "array"), (seen.steps, "step"), (seen.ranks, "rank"))
         if number > (word == "rank")
     )
-    how = " and ".join({"rerun": "in one process", "process": "in fresh processes"}.get(axis.axis, axis.axis) for axis in result.axes)
-    if result.stable:
-        yield f"bitwise stable{under}: {result.runs} runs {how}, {compared}, {seen.bytes:,} bytes each"
+    how = " and ".join(_HOW[axis.axis] for axis in result.axes if axis.axis in _HOW)
+    if result.distinct > 1:
+        yield f"NOT stable{under}: {result.distinct} distinct results in {result.runs} runs {how} ({compared}); cause: {result.cause}"
+    else:
+        varied = ", ".join(axis.axis for axis in result.axes if axis.invariant is False)
+        verdict = f"NOT invariant over {varied}{under}; cause: {result.cause}; reruns agree" if varied else f"bitwise stable{under}"
+        yield f"{verdict}: {result.runs} runs {how}, {compared}, {seen.bytes:,} bytes each"
         yield f"  digest {result.digests['runs'][0]}"
         if result.missed_at_95 is not None:
             yield f"  what differs in {result.missed_at_95:.0%} of reruns would have gone unnoticed with a chance of 5 %"
-    else:
-        yield f"NOT stable{under}: {result.distinct} distinct results in {result.runs} runs {how} ({compared}); cause: {result.cause}"
+        if result.until is not None and (result.missed_at_95 or 0) > result.until:
+            yield f"  fewer runs than were asked for: the most that were allowed ({result.runs}) do not show {result.until:.2%}"
+    if len(result.axes) > 1:
+        yield table(("axis", "invariant", "what was run", "restored by"), map(_axis, result.axes))
     if result.divergence:
-        yield from _divergence(result.divergence)
+        yield from divergence(result.divergence)
+    yield from _experiments(result, verbose)
     for failure in result.failures:
         yield f"  run {failure.run}: {failure.reason}"
         yield from (f"    {line}" for line in failure.lines)
@@ -45,6 +54,23 @@ def _lines(result: Verification, verbose: bool) -> Iterator[str]:
             yield f"  and {len(rows) - len(shown)} more (-v shows all)"
 
 
+def _axis(axis: Axis) -> tuple[str, ...]:
+    verdict = {True: "yes", False: "NO", None: "not judged"}[axis.invariant]
+    first = f"{axis.note}; first in {axis.divergence.name}" if axis.divergence else axis.note
+    return axis.axis, verdict, first, axis.restored_by or ""
+
+
+def _experiments(result: Verification, verbose: bool) -> Iterator[str]:
+    for axis in result.axes:
+        yield from (f"  evidence          {each}" for each in axis.evidence)
+        if axis.restored_by and axis.axis in _HOW:
+            yield f"  proof             removed: the runs agree with {axis.restored_by}"
+    if result.cause is Cause.UNKNOWN or verbose:
+        for tried in result.tried:
+            agreed = "agreed" if tried.agreed else "did not agree"
+            yield f"  tried             {' + '.join(tried.changes) or 'nothing'}: {agreed} in {tried.runs} runs{tried.note and f' ({tried.note})'}"
+
+
 def _label(name: str, step: int | None) -> str:
     return name if step is None else f"{name} (step {step})"
 
@@ -54,7 +80,8 @@ def _digests(digests: list[str | None]) -> str:
     return next(iter(found)) or "-" if len(found) == 1 else f"{len(found)} different"
 
 
-def _divergence(found: Divergence) -> Iterator[str]:
+def divergence(found: Divergence) -> Iterator[str]:
+    """Where two results first part, and by how much."""
     place = "".join(
         (
             f", step {found.step}" if found.step is not None else "",
@@ -67,9 +94,12 @@ def _divergence(found: Divergence) -> Iterator[str]:
         yield f"    differing       {found.differing:,} of {found.elements:,} elements, the first at {list(found.index or ())}"
     if found.values:
         yield f"    there           {found.values[0]}  against  {found.values[1]}"
-    if found.max_ulp is not None:
-        yield f"    largest         {found.max_ulp:,} ULP, absolute {found.max_abs:.3g}, {found.scaled or 0:.3g} roundings of a typical element"
-    elif found.max_abs is not None:
-        yield f"    largest         absolute {found.max_abs:.3g}"
+    figures = (
+        f"{found.max_ulp:,} ULP" if found.max_ulp is not None else "",
+        f"absolute {found.max_abs:.3g}" if found.max_abs is not None else "",
+        f"{found.scaled:.3g} roundings of a typical element" if found.scaled is not None else "",
+    )
+    if any(figures):
+        yield f"    largest         {', '.join(filter(None, figures))}"
     if found.nonfinite:
         yield f"    not finite      {found.nonfinite:,} elements"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from functools import cache
 from typing import Any
 
-from detconf.facts import gather
-from detconf.lookup import mapped
+from detconf.facts import cpu_flags, gather, start_environ
+from detconf.lookup import in_fork, mapped
 from detconf.values import Value
 
 _OPENMP = ("libgomp", "libiomp5", "libomp")
@@ -112,3 +113,35 @@ def set_openblas_threads(value: int) -> None:
 def get_openblas_threads() -> int:
     """Threads of OpenBLAS as a number; the largest, where several are loaded."""
     return max(map(int, (openblas_threads() or "0").split(",")))
+
+
+def machine() -> dict[str, str]:
+    """What chooses kernels and the order of sums in the loaded libraries, as they answer."""
+    found = {
+        "OpenBLAS kernels": openblas_core(),
+        "OpenBLAS threads": openblas_threads(),
+        "OpenMP threads": openmp_threads(),
+        "MKL threads": mkl_threads(),
+        **_dispatch(),
+    }
+    return {name: answer for name, answer in found.items() if answer is not None}
+
+
+def _dispatch() -> dict[str, str | None]:
+    """Kernels of ATen, MKL and oneDNN. The first two are asked in a forked copy: asking would fix them.
+
+    oneDNN cannot be asked: what it was told counts, or else what this processor has.
+    """
+    if not {"torch", "paddle"} & set(sys.modules):
+        return {}
+    limit = in_fork(lambda: [cpu_capability(), mkl_branch()]) or [None, None]
+    told = start_environ().get("ONEDNN_MAX_CPU_ISA") or os.environ.get("ONEDNN_MAX_CPU_ISA")
+    return {"ATen kernels": limit[0], "MKL branch": limit[1], "oneDNN limit": told or _level()}
+
+
+@cache
+def _level() -> str:
+    """The widest vectors of this processor."""
+    flags = cpu_flags()
+    widest = ("amx_tile", "avx512_fp16", "avx512_bf16", "avx512f", "avx2", "avx")
+    return next((flag for flag in widest if flag in flags), "none")

@@ -11,6 +11,7 @@ from functools import partial
 from detconf.access import Call, Env
 from detconf.frameworks.base import Framework
 from detconf.frameworks.native.controls import mkl_branch_for
+from detconf.frameworks.native.variables import VARIABLES
 from detconf.knob import Knob, Pattern, Span, Timing, count, count_text
 from detconf.late import Imported, Mapped, Says, Unknowable
 
@@ -333,4 +334,9 @@ _COLLECTIVES = tuple(
     )
 )  # fmt: skip
 
-FRAMEWORK = Framework(name="native", knobs=(*_CPU, *_NVIDIA, *_AMD, *_COLLECTIVES))
+FRAMEWORK = Framework(
+    name="native",
+    knobs=(*_CPU, *_NVIDIA, *_AMD, *_COLLECTIVES, *VARIABLES),
+    refused="detconf.frameworks.native.refused",
+    machine=f"{_HERE}:machine",
+)

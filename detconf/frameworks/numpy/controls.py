@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import sys
+from ctypes import string_at
 from functools import lru_cache
 from glob import glob
 from hashlib import blake2b
@@ -67,6 +68,18 @@ def disabled_features() -> str | None:
     return " ".join(name for name in asked if name in features and not features[name])
 
 
+def machine() -> dict[str, str]:
+    """The instruction sets that NumPy's kernels may use here, of those that this build can choose from."""
+    if "numpy" not in sys.modules:
+        return {}
+    features = _umath().__cpu_features__
+    return {"NumPy kernels": " ".join(name for name in _umath().__cpu_dispatch__ if features.get(name)) or "baseline"}
+
+
+_MT19937 = 4 * (624 + 1)
+"""Bytes of the state: its words, and the place among them."""
+
+
 class Generator:
     """NumPy's legacy global generator, which also orders Paddle's shuffling DataLoader."""
 
@@ -88,10 +101,15 @@ class Generator:
     def digest(self) -> str:
         return _digest(self.state())
 
+    def glance(self) -> object:
+        """The bytes of the state where they can be had without a copy word by word, which takes 0.1 ms."""
+        generator = self._random().mtrand._rand._bit_generator
+        return string_at(generator.ctypes.state_address, _MT19937) if type(generator).__name__ == "MT19937" else self.digest()
+
 
 def _digest(state: dict[str, Any]) -> str:
     inner = state["state"]
-    words = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in inner.items()}
+    words = {key: value.tobytes() if hasattr(value, "tobytes") else value for key, value in inner.items()}
     rest = {key: value for key, value in state.items() if key != "state"}
     return blake2b(repr((sorted(words.items()), sorted(rest.items(), key=str))).encode(), digest_size=8).hexdigest()
 

@@ -55,5 +55,8 @@ FRAMEWORK = Framework(
             note="Generators from default_rng() are never reached by a global seed.",
         ),
     ),
+    refused="detconf.frameworks.numpy.refused",
     tensors="detconf.frameworks.numpy.tensors",
+    machine=f"{_HERE}:machine",
+    tracer="detconf.frameworks.numpy.trace",
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -17,12 +16,12 @@ from typing import Any
 from detconf.access import Access
 from detconf.facts import start_environ
 from detconf.frameworks.base import Stray
-from detconf.lookup import Missing, in_fork, loaded, mapped
+from detconf.lookup import Missing, in_fork, loaded, mapped, resolve
 from detconf.values import Value, same
 
 
 def _paddle() -> Any:
-    return sys.modules["paddle"]
+    return loaded("paddle")
 
 
 def _core() -> Any:
@@ -129,6 +128,11 @@ def mkl_dynamic() -> bool:
 
 def set_mkl_dynamic(value: bool) -> None:
     ctypes.CDLL(os.path.join(_paddle().__path__[0], "libs", "libmklml_intel.so")).MKL_Set_Dynamic(int(value))
+
+
+def to_static_enabled() -> bool:
+    """Do functions under `to_static` run as graphs? The public setter has no getter."""
+    return bool(resolve("paddle.jit.dy2static.program_translator:ProgramTranslator")().enable_to_static)
 
 
 def ignored_variables() -> Iterator[Stray]:

@@ -7,6 +7,8 @@ from functools import partial
 from detconf.access import Call, Env, Rng
 from detconf.frameworks.base import Framework
 from detconf.frameworks.paddle.controls import Flag, Switch, devices, ignored_variables
+from detconf.frameworks.paddle.tail import TAIL
+from detconf.frameworks.workers import AS_WRITTEN, Workers
 from detconf.knob import Knob, Outranks, Pattern, Span, Timing, count
 from detconf.late import Imported
 
@@ -43,7 +45,7 @@ _GPU_FLAGS = (
     _flag("FLAGS_cudnn_exhaustive_search_times", Span(-1), "How often an algorithm is timed; -1 for the library's choice.", governs=_GPU),
     _flag(
         "FLAGS_cudnn_batchnorm_spatial_persistent", bool, "A faster batch normalisation that uses atomic additions.",
-        serves={"deterministic": {"warn": False, "error": False}}, governs=_GPU,
+        absent=False, serves={"deterministic": {"warn": False, "error": False}}, governs=_GPU,
     ),
     _flag("FLAGS_conv_workspace_size_limit", Span(0), "Workspace of convolutions in MB, and with it the algorithms to choose from.", governs=_GPU),
     _flag(
@@ -52,20 +54,20 @@ _GPU_FLAGS = (
     ),
     _flag(
         "FLAGS_gemm_use_half_precision_compute_type", bool, "Accumulate fp16 products in fp16.",
-        serves={"accumulation": {"full": False, "reduced": True}}, governs=_GPU,
+        absent=False, serves={"accumulation": {"full": False, "reduced": True}}, governs=_GPU,
     ),
     _flag(
         "FLAGS_cublaslt_exhaustive_search_times", Span(0), "How often cuBLASLt algorithms are timed; 0 for never.",
-        serves={"autotune": {False: 0}}, governs="cuda",
+        absent=0, serves={"autotune": {False: 0}}, governs="cuda",
     ),
-    _flag("FLAGS_use_fast_math", bool, "Fast approximations, such as of GELU.", serves={"graph.contraction": {False: False}}, governs=_GPU),
+    _flag("FLAGS_use_fast_math", bool, "Fast approximations, such as of GELU.", absent=False, serves={"graph.contraction": {False: False}}, governs=_GPU),
     _flag("FLAGS_conv2d_disable_cudnn", bool, "Convolutions without cuDNN.", governs=_GPU),
     _flag("FLAGS_batch_norm_use_miopen", bool, "Batch normalisation by MIOpen.", governs="rocm"),
     _flag("FLAGS_sync_nccl_allreduce", bool, "Wait for each all-reduce.", governs=_GPU),
 )  # fmt: skip
 
 _KERNELS = (
-    _flag("FLAGS_use_autotune", bool, "Choose kernels by timing.", serves={"autotune": {False: False, True: True}}),
+    _flag("FLAGS_use_autotune", bool, "Choose kernels by timing.", absent=False, serves={"autotune": {False: False, True: True}}),
     _flag(
         "FLAGS_use_accuracy_compatible_kernel", bool, "Kernels whose bits match torch's, on GPU.", docs=_SOURCE, governs="cuda",
         note="Changed none of the operations tried on CPU (3.3.1).",
@@ -82,6 +84,7 @@ _KERNELS = (
         name="paddle.set_cublas_switch",
         framework="paddle",
         access=Switch("get_cublas_switch", "set_cublas_switch"),
+        instead=("paddle.FLAGS_cublas_allow_tf32",),
         accepts=bool,
         serves={"tf32": {False: False, True: True}},
         governs="cuda",
@@ -94,6 +97,7 @@ _KERNELS = (
         name="paddle.set_cudnn_switch",
         framework="paddle",
         access=Switch("get_cudnn_switch", "set_cudnn_switch"),
+        instead=("paddle.FLAGS_cudnn_allow_tf32",),
         accepts=bool,
         serves={"tf32": {False: False, True: True}},
         governs="cuda",
@@ -135,15 +139,15 @@ _GRAPH = (
         undo="turning it off breaks executors built while it was on (Workqueue of index 0 is not initialized)",
         note="Cures the same race as FLAGS_new_executor_sequential_run, which can be put back and is preferred.",
     ),
-    _graph_flag("FLAGS_prim_forward", bool, "Decompose a graph's forward into primitive operations.", serves={"graph.primitives": {False: False, True: True}}),
+    _graph_flag("FLAGS_prim_forward", bool, "Decompose a graph's forward into primitive operations.", absent=False, serves={"graph.primitives": {False: False, True: True}}),
     _graph_flag(
         "FLAGS_prim_backward", bool, "Decompose a graph's backward into primitive operations.",
-        serves={"graph.primitives": {False: False, True: True}}, note="Changes gradients of normalisation, GELU, attention and dropout (3.3.1).",
+        absent=False, serves={"graph.primitives": {False: False, True: True}}, note="Changes gradients of normalisation, GELU, attention and dropout (3.3.1).",
     ),
     _graph_flag("FLAGS_use_mkldnn", bool, "oneDNN in static graphs, by its older name; either name enables it.", note="Crashes several trainings on 3.3.1."),
     _graph_flag("FLAGS_use_onednn", bool, "oneDNN in static graphs; either name enables it.", note="Crashes several trainings on 3.3.1."),
-    _graph_flag("FLAGS_use_cinn", bool, "Compile graphs with CINN.", serves={"graph.cinn": {False: False, True: True}}, governs="cinn"),
-    _graph_flag("FLAGS_enable_cinn_auto_tune", bool, "CINN chooses schedules by timing.", serves={"graph.autotune": {False: False, True: True}}, governs="cinn"),
+    _graph_flag("FLAGS_use_cinn", bool, "Compile graphs with CINN.", absent=False, serves={"graph.cinn": {False: False, True: True}}, governs="cinn"),
+    _graph_flag("FLAGS_enable_cinn_auto_tune", bool, "CINN chooses schedules by timing.", absent=False, serves={"graph.autotune": {False: False, True: True}}, governs="cinn"),
     _graph_flag("FLAGS_enable_cse_in_dy2st", bool, "Merge equal subexpressions when a graph is traced."),
     _graph_flag("FLAGS_enable_auto_layout_pass", bool, "Let graphs change the layout of tensors."),
     Knob(
@@ -183,6 +187,18 @@ _GRAPH = (
     ),
 )  # fmt: skip
 
+_WORKERS = Knob(
+    name="paddle.io.DataLoader.num_workers",
+    framework="paddle",
+    access=Workers("paddle.io.reader:DataLoader"),
+    accepts=Span(0, 64, word=AS_WRITTEN),
+    governs="cpu|cuda|rocm",
+    summary="Worker processes of every DataLoader that is made from now on, in place of its argument.",
+    docs="https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/io/DataLoader_en.html",
+    undo="loaders made meanwhile keep theirs",
+    note="A number forces it, for experiments: detconf wraps the constructor.",
+)
+
 _SEED = Knob(
     name="paddle.seed",
     framework="paddle",
@@ -199,8 +215,14 @@ _SEED = Knob(
 FRAMEWORK = Framework(
     name="paddle",
     module="paddle",
-    knobs=(*_GPU_FLAGS, *_KERNELS, *_GRAPH, _SEED),
+    knobs=(*_GPU_FLAGS, *_KERNELS, *_GRAPH, *TAIL, _WORKERS, _SEED),
+    refused="detconf.frameworks.paddle.refused",
     devices=devices,
     strays=ignored_variables,
+    writes={"OMP_NUM_THREADS": "1"},
     tensors="detconf.frameworks.paddle.tensors",
+    on_step="detconf.frameworks.paddle.steps:watch",
+    on_begin="detconf.frameworks.paddle.begins:watch",
+    modes="detconf.frameworks.paddle.modes:watch",
+    tracer="detconf.frameworks.paddle.trace",
 )

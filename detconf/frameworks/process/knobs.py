@@ -11,6 +11,7 @@ _HERE = "detconf.frameworks.process.controls"
 
 FRAMEWORK = Framework(
     name="process",
+    refused="detconf.frameworks.process.refused",
     knobs=(
         Knob(
             name="env.PYTHONHASHSEED",

@@ -6,18 +6,19 @@ Every function here runs only when torch is imported, and takes it from `sys.mod
 from __future__ import annotations
 
 import sys
+from ctypes import string_at
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from detconf.access import Access
+from detconf.access import Access, Call
 from detconf.frameworks.native.controls import ask
-from detconf.lookup import Missing, assign, resolve
-from detconf.values import Value
+from detconf.lookup import Missing, assign, loaded, resolve
+from detconf.values import Value, same
 
 
 def _torch() -> Any:
-    return sys.modules["torch"]
+    return loaded("torch")
 
 
 def devices() -> frozenset[str]:
@@ -168,6 +169,17 @@ class ReducedReduction(Access):
         setattr(matmul, self.name, tuple(value) if has_pair else value[0])
 
 
+@dataclass(frozen=True)
+class PreferredBlas(Call):
+    """The preferred GEMM library: names of ROCm stand for those of CUDA, and "default" reads as the library it means."""
+
+    def holds(self, wanted: Value) -> bool:
+        default = getattr(_torch()._C, "_get_blas_default_backend", None)
+        if wanted == "default" and default is not None:
+            wanted = str(default()).rpartition(".")[2].lower()
+        return same(self.read(), str(wanted).replace("hip", "cu"))
+
+
 def preferred_blas() -> str:
     """The preferred GEMM library, in the words that its setter takes."""
     return str(resolve("torch.backends.cuda:preferred_blas_library")()).rpartition(".")[2].lower()
@@ -223,7 +235,7 @@ class Generator:
 
     def _cuda(self) -> Any:
         cuda = _torch().cuda
-        return cuda if cuda.is_available() and cuda.is_initialized() else None
+        return cuda if cuda.is_initialized() and cuda.is_available() else None
 
     def seed(self, seed: int) -> None:
         _torch().manual_seed(seed)  # queued for devices that are not initialised yet
@@ -247,7 +259,7 @@ class Generator:
         cpu, devices_ = self.state()
         hashed = blake2b(digest_size=8)
         for state in (cpu, *(devices_ or ())):
-            hashed.update(bytes(state.tolist()))
+            hashed.update(string_at(state.data_ptr(), state.numel()))  # contiguous bytes in main memory, as all of them are
         return hashed.hexdigest()
 
 

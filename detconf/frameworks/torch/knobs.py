@@ -11,25 +11,19 @@ from functools import partial
 
 from detconf.access import Attr, Call, Rng
 from detconf.frameworks.base import Framework
-from detconf.frameworks.torch.controls import DeterministicAlgorithms, Legacy, Precision, ReducedReduction, devices
+from detconf.frameworks.torch.controls import DeterministicAlgorithms, Legacy, Precision, PreferredBlas, ReducedReduction, devices
+from detconf.frameworks.torch.extensions import EXTENSIONS
+from detconf.frameworks.torch.graph import GRAPH
+from detconf.frameworks.torch.selectors import SELECTORS
+from detconf.frameworks.workers import AS_WRITTEN, Workers
 from detconf.knob import Knob, Outranks, Span, Timing, count
 
 _HERE = "detconf.frameworks.torch.controls"
 _BACKENDS = "https://docs.pytorch.org/docs/stable/backends.html"
 _RANDOMNESS = "https://docs.pytorch.org/docs/stable/notes/randomness.html"
 _NUMERICAL = "https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html"
-_INDUCTOR = "https://github.com/pytorch/pytorch/blob/main/torch/_inductor/config.py"
-_DYNAMO = "https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/config.py"
-_FUNCTORCH = "https://github.com/pytorch/pytorch/blob/main/torch/_functorch/config.py"
 
 _knob = partial(Knob, framework="torch")
-_graph = partial(
-    Knob,
-    framework="torch",
-    timing=Timing.AT_COMPILE,
-    undo="graphs compiled meanwhile keep what they were compiled with; torch._dynamo.reset() drops them",
-)
-
 _PRECISION = ("none", "ieee", "tf32")
 _PRECISION_CPU = ("none", "ieee", "tf32", "bf16")
 _TF32_BEATERS = (Outranks("NVIDIA_TF32_OVERRIDE", ("1",)),)
@@ -101,6 +95,7 @@ _PRECISION_KNOBS = (
             summary=summary,
             docs=_NUMERICAL,
             undo=_INHERITS,
+            instead=_LEGACY,
             touches=(*_LEGACY, *(other for other in _TREE if other != name)),
             outranked_by=_TF32_BEATERS if backend == "cuda" else (),
         )
@@ -248,6 +243,7 @@ _ACCUMULATION = (
         name="torch.backends.cuda.matmul.allow_fp16_accumulation",
         access=Attr("torch.backends.cuda:matmul.allow_fp16_accumulation"),
         accepts=bool,
+        absent=False,
         serves={"accumulation": {"full": False, "reduced": True}},
         governs="cuda|rocm",
         summary="Accumulate fp16 products in fp16.",
@@ -275,6 +271,7 @@ _ATTENTION = tuple(
         name=f"torch.backends.cuda.enable_{kernel}_sdp",
         access=Call(f"torch.backends.cuda:{kernel}_sdp_enabled", f"torch.backends.cuda:enable_{kernel}_sdp"),
         accepts=bool,
+        absent=False,
         serves={"attention": serves},
         governs="cpu|cuda|rocm" if kernel in ("flash", "math") else "cuda|rocm",
         summary=f"Allow the {kernel} kernel in scaled_dot_product_attention.",
@@ -287,7 +284,7 @@ _ATTENTION = tuple(
 _LIBRARIES = (
     _knob(
         name="torch.backends.cuda.preferred_blas_library",
-        access=Call(f"{_HERE}:preferred_blas", "torch.backends.cuda:preferred_blas_library", needs="torch"),
+        access=PreferredBlas(f"{_HERE}:preferred_blas", "torch.backends.cuda:preferred_blas_library", needs="torch"),
         accepts=("default", "cublas", "cublaslt", "hipblas", "hipblaslt", "ck"),
         governs="cuda|rocm",
         summary="Library of matrix products.",
@@ -311,12 +308,13 @@ _PROCESS_WIDE = (
         access=Call("torch:get_num_threads", "torch:set_num_threads"),
         accepts=Span(1, 4096),
         serves={"threads": count},
+        scope="thread",
         governs="cpu",
         summary="Threads of one operation.",
         docs="https://docs.pytorch.org/docs/stable/generated/torch.set_num_threads.html",
         outranked_by=(Outranks("OMP_THREAD_LIMIT"), Outranks("OMP_DYNAMIC", ("TRUE",))),
         cost="one thread: the other cores",
-        undo="MKL's own adjustment of its thread count stays off once this was called",
+        touches=("torch.mkl.dynamic",),
         note="17 of 116 operations change bits from 1 to 2 threads, also with deterministic algorithms on (measured on 2.13).",
     ),
     _knob(
@@ -326,6 +324,7 @@ _PROCESS_WIDE = (
         serves={"threads": lambda _: False},
         governs="x86",
         summary="Let torch's own MKL take fewer threads than it has: MKL_DYNAMIC, set while the process runs.",
+        undo="once torch.set_num_threads was called, torch turns it off in each thread that starts",
         docs="https://www.intel.com/content/www/us/en/docs/onemkl/developer-reference-c/current/mkl-set-dynamic.html",
         note="On until torch.set_num_threads is called (measured on 2.13).",
     ),
@@ -335,6 +334,7 @@ _PROCESS_WIDE = (
         accepts=bool,
         serves={"denormals": {"keep": False, "flush": True}},
         timing=Timing.BEFORE_FIRST_USE,
+        scope="thread",
         governs="x86",
         summary="Flush denormal numbers to zero, in the calling thread and threads that it starts.",
         docs="https://docs.pytorch.org/docs/stable/generated/torch.set_flush_denormal.html",
@@ -349,6 +349,16 @@ _PROCESS_WIDE = (
         docs="https://docs.pytorch.org/docs/stable/generated/torch.set_default_dtype.html",
     ),
     _knob(
+        name="torch.utils.data.DataLoader.num_workers",
+        access=Workers("torch.utils.data.dataloader:DataLoader"),
+        accepts=Span(0, 64, word=AS_WRITTEN),
+        governs="cpu|cuda|rocm",
+        summary="Worker processes of every DataLoader that is made from now on, in place of its argument.",
+        docs="https://docs.pytorch.org/docs/stable/data.html",
+        undo="loaders made meanwhile keep theirs",
+        note="Numbers that a dataset draws change between 0, 1 and 2 workers; seed by the index of the sample. A number forces it, for experiments: detconf wraps the constructor.",
+    ),
+    _knob(
         name="torch.manual_seed",
         access=Rng(f"{_HERE}:GENERATOR", "torch"),
         accepts=Span(0, 4294967295),
@@ -361,99 +371,21 @@ _PROCESS_WIDE = (
     ),
 )
 
-
-def _config(module: str, key: str, docs: str, accepts: object, summary: str, **more: object) -> Knob:
-    return _graph(name=f"{module}.{key}", access=Attr(f"{module}:{key}"), accepts=accepts, summary=summary, docs=docs, **more)  # type: ignore[arg-type]  # passed through to Knob
-
-
-_I, _D, _F = "torch._inductor.config", "torch._dynamo.config", "torch._functorch.config"
-_ON_OFF = {False: False, True: True}
-_GRAPH = (
-    _config(
-        _I, "deterministic", _INDUCTOR, bool, "No choice of generated kernels by timing where it would change bits.",
-        serves={"deterministic": {"none": False, "warn": True, "error": True}}, governs="cpu|cuda|rocm",
-        note="Every compile resets it to the eager flag, so only torch.use_deterministic_algorithms lasts (torch/_dynamo/convert_frame.py).",
-    ),
-    _config(
-        _I, "fallback_random", _INDUCTOR, bool, "Random operations of a compiled graph draw as eager does.",
-        serves={"graph.random": {"eager": True, "compiled": False}}, governs="cpu|cuda|rocm", cost="random operations are not fused",
-    ),
-    _config(
-        _I, "emulate_precision_casts", _INDUCTOR, bool, "Keep the low-precision roundings that fusion would drop.",
-        serves={"graph.casts": {"eager": True, "fused": False}}, governs="cpu|cuda|rocm",
-        note="Makes fused bf16 pointwise chains equal to eager on CPU (measured on 2.13).",
-    ),
-    _config(
-        _I, "eager_numerics.division_rounding", _INDUCTOR, bool, "IEEE division in Triton kernels.",
-        serves={"graph.casts": {"eager": True, "fused": False}}, governs="cuda|rocm",
-    ),
-    _config(
-        _I, "eager_numerics.disable_ftz", _INDUCTOR, bool, "Keep denormals in Triton kernels.",
-        serves={"graph.casts": {"eager": True, "fused": False}}, governs="cuda|rocm",
-    ),
-    _config(
-        _I, "cpp.enable_floating_point_contract_flag", _INDUCTOR, ("off", "on", "fast"), "-ffp-contract of generated C++.",
-        serves={"graph.contraction": {False: "off", True: "fast"}}, governs="cpu",
-        note="'fast' breaks a*b+c against eager (measured on 2.13).",
-    ),
-    _config(
-        _I, "cpp.enable_unsafe_math_opt_flag", _INDUCTOR, bool, "-funsafe-math-optimizations of generated C++.",
-        serves={"graph.contraction": _ON_OFF}, governs="cpu",
-    ),
-    _config(
-        _I, "use_fast_math", _INDUCTOR, bool, "Fast approximations in Triton kernels.",
-        serves={"graph.contraction": _ON_OFF}, governs="cuda|rocm",
-    ),
-    _config(
-        _I, "max_autotune", _INDUCTOR, bool, "Choose kernels of a compiled graph by timing.",
-        serves={"graph.autotune": _ON_OFF, "autotune": _ON_OFF}, governs="cpu|cuda|rocm",
-    ),
-    _config(
-        _I, "max_autotune_gemm", _INDUCTOR, bool, "Choose kernels of matrix products by timing.",
-        serves={"graph.autotune": _ON_OFF, "autotune": _ON_OFF}, governs="cpu|cuda|rocm",
-    ),
-    _config(
-        _I, "max_autotune_pointwise", _INDUCTOR, bool, "Choose pointwise kernels by timing.",
-        serves={"graph.autotune": _ON_OFF, "autotune": _ON_OFF}, governs="cpu|cuda|rocm",
-    ),
-    _config(
-        _I, "coordinate_descent_tuning", _INDUCTOR, bool, "Search kernel configurations by timing.",
-        serves={"graph.autotune": {False: False}, "autotune": {False: False}}, governs="cuda|rocm",
-    ),
-    _config(
-        _I, "benchmark_fusion", _INDUCTOR, bool, "Decide on fusions by timing.",
-        serves={"graph.autotune": {False: False}, "autotune": {False: False}}, governs="cuda|rocm",
-    ),
-    _config(
-        _I, "batch_invariant", _INDUCTOR, bool, "Triton reductions that do not depend on the batch size.", governs="cuda|rocm",
-        note="No effect on CPU or on cuBLAS.",
-    ),
-    _config(
-        _I, "cpp.fallback_scatter_reduce_sum", _INDUCTOR, bool, "Sums of scatter_reduce without atomic additions.",
-        serves={"deterministic": {"warn": True, "error": True}}, governs="cpu",
-        note="Does not cover index_add and index_put: compiled, they race on two threads without the master flag (measured on 2.13).",
-    ),
-    _config(
-        _D, "fail_on_recompile_limit_hit", _DYNAMO, bool, "Raise when a function was recompiled too often, instead of running it eagerly from then on.",
-        governs="cpu|cuda|rocm",
-    ),
-    _config(
-        _D, "suppress_errors", _DYNAMO, bool, "Run eagerly, in silence, what cannot be compiled.",
-        serves={"deterministic": {"error": False}}, governs="cpu|cuda|rocm",
-    ),
-    _config(
-        _D, "use_numpy_random_stream", _DYNAMO, bool, "Draw NumPy's own random numbers in traced NumPy code.",
-        serves={"graph.random": {"eager": True, "compiled": False}}, governs="cpu|cuda|rocm",
-    ),
-    _config(
-        _F, "cse", _FUNCTORCH, bool, "Merge equal subexpressions of a graph.", governs="cpu|cuda|rocm",
-    ),
-)  # fmt: skip
-
 FRAMEWORK = Framework(
     name="torch",
     module="torch",
-    knobs=(*_PRECISION_KNOBS, *_ALGORITHMS, *_ACCUMULATION, *_ATTENTION, *_LIBRARIES, *_PROCESS_WIDE, *_GRAPH),
+    knobs=(*_PRECISION_KNOBS, *_ALGORITHMS, *_ACCUMULATION, *_ATTENTION, *_LIBRARIES, *_PROCESS_WIDE, *SELECTORS, *EXTENSIONS, *GRAPH),
+    refused="detconf.frameworks.torch.refused",
     devices=devices,
     tensors="detconf.frameworks.torch.tensors",
+    on_step="detconf.frameworks.torch.steps:watch",
+    on_begin="detconf.frameworks.torch.begins:watch",
+    launcher=("-m", "torch.distributed.run", "--standalone", "--nproc-per-node"),
+    admits=(
+        r"^(.+?) does not have a deterministic implementation",
+        r"^(.+?) defaults to a non-deterministic algorithm",
+        r"this operation is not deterministic because it (uses CuBLAS)",
+    ),
+    modes="detconf.frameworks.torch.modes:watch",
+    tracer="detconf.frameworks.torch.trace",
 )

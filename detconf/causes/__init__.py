@@ -1,0 +1,1 @@
+"""Why results differ: hypotheses tried by running again, and what they prove."""
