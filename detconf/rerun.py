@@ -78,7 +78,7 @@ def verify(  # noqa: PLR0913  # the contract of the design, keyword-only
     children = InChildren(wanted, profile, seed, files, timeout, steps)
     executions: dict[str, Execution] = {"rerun": InProcess(wanted, profile, seed, files), "process": children}
     launched = ranking.launched(wanted)
-    if vary and {*vary} <= {ranking.NAME} and not isinstance(launched, str):  # a script may run in ranks only
+    if vary in (ranking.NAME, (ranking.NAME,), [ranking.NAME]) and not (resume or isinstance(launched, str)):  # it may run in ranks only
         axes, executions = (ranking.NAME,), {ranking.NAME: replace(children, target=launched)}
     found = [_repeat(axis, executions[axis], (runs, count), wanted, files) for axis in axes if axis in executions]
     main = next((each for each in found if each.evidence.distinct > 1), found[-1])

@@ -29,14 +29,15 @@ from detconf.verification import Axis
 NAME = "resume"
 Results = Mapping[Place, Array]
 _PARAMETERS, _OPTIMIZER, _RATE, _GENERATOR, _DATA = "parameters", "optimizer state", "learning rate", "generator state", "data order"
-_OTHER = "other state"
+_SCALE, _OTHER = "scale of a gradient scaler", "other state"
 _UNTOLD = "a data order that is drawn from a generator is not told apart from its state"
 _SAVE = {
     _PARAMETERS: "the parameters are not those of the step before",
     _OPTIMIZER: "what the optimizer keeps was not restored",
     _RATE: "the learning rate is another: the state of its schedule was not restored",
     _GENERATOR: "the generator is not where it was",
-    _DATA: "the loss differs while parameters, optimizer, learning rate and generators agree: other data was read (or a loss scale is another)",
+    _DATA: "the loss differs while parameters, optimizer, learning rate and generators agree: other data was read",
+    _SCALE: "the state of the scaler was not restored",
     _OTHER: "what is known of agrees: gradients that had been summed up, buffers of the model, or options of the optimizer may not",
 }
 
@@ -197,8 +198,8 @@ class _Kinds:
             return _GENERATOR
         if name.endswith(".lr") and owner not in self.names:
             return _RATE
-        if name == "loss":
-            return _DATA
+        if name in ("loss", "scaler.scale"):
+            return _DATA if name == "loss" else _SCALE
         return (_OTHER if name.endswith(".grad") else _OPTIMIZER) if owner in self.names else _PARAMETERS
 
 
@@ -252,8 +253,8 @@ def _missing(whole: Results, shifted: Results, begun: int, first: Divergence) ->
     found = [*_begin(whole, shifted), *_rates(whole, shifted, step)]
     generators = list(_generators(whole, shifted, step))
     if _loss(first):
-        parameters = any(each.kind == _PARAMETERS for each in found)
-        found += generators or ([] if parameters else [_Missing(_DATA, first)])
+        explained = any(each.kind in (_PARAMETERS, _SCALE) for each in found)
+        found += generators or ([] if explained else [_Missing(_DATA, first)])
     firsts: dict[str, _Missing] = {}
     for each in sorted(found or generators or [_Missing(_OTHER, first)], key=lambda each: each.kind != _PARAMETERS):
         firsts.setdefault(each.kind, each)
@@ -261,12 +262,13 @@ def _missing(whole: Results, shifted: Results, begun: int, first: Divergence) ->
 
 
 def _rates(whole: Results, shifted: Results, step: int) -> Iterator[_Missing]:
-    """Learning rates that differ in a step."""
+    """Learning rates, and scales of the loss, that differ in a step."""
     kinds = _Kinds(whole)
     for place, array in _states(whole).items():
-        if place.step == step and kinds.of(place.name) == _RATE and not _entry(place):
+        kind = kinds.of(place.name)
+        if place.step == step and kind in (_RATE, _SCALE) and not _entry(place):
             found = _pair(place, array, shifted.get(place))
-            yield from [_Missing(_RATE, found)] if found else ()
+            yield from [_Missing(kind, found)] if found else ()
 
 
 def _named(whole: Results, resumed: Results, begun: int) -> Iterator[Divergence]:

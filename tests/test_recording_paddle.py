@@ -273,7 +273,15 @@ def test_state(tmp_path: Path) -> None:
     assert all(each.flags & Flag.STATE for each in found)
     names = Counter((each.step, each.name) for each in found)
     for step in (0, 1):
-        for name in ("loss", "optimizer.0", "optimizer.0.grad", "optimizer.3.moment1", "optimizer.3.moment2", "optimizer.lr", "generator.paddle"):
+        for name in (
+            "loss",
+            "optimizer.0",
+            "optimizer.0.grad",
+            "optimizer.3.moment1",
+            "optimizer.3.moment2",
+            "optimizer.lr",
+            "generator.paddle",
+        ):
             assert names[step, name] == 1, (name, sorted(names))
 
 

@@ -26,12 +26,13 @@ resume, kept, dropout = sys.argv[1] == "resume", sys.argv[2].split(","), float(s
 torch.manual_seed(0)
 net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(dropout), torch.nn.Linear(8, 1))
 optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=1)
 schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
 data = torch.linspace(-1, 1, 160).reshape(5, 8, 4)
 begin = 0
 if resume:
     saved = torch.load("saved.pt")
-    for name, each in (("net", net), ("optimizer", optimizer), ("schedule", schedule)):
+    for name, each in (("net", net), ("optimizer", optimizer), ("schedule", schedule), ("scaler", scaler)):
         if name in kept:
             each.load_state_dict(saved[name])
     if "generator" in kept:
@@ -39,18 +40,20 @@ if resume:
     begin = saved["step"] if "step" in kept else 0
 for step in range(begin, 5):
     optimizer.zero_grad()
-    net(data[step]).pow(2).mean().backward()
-    optimizer.step()
+    scaler.scale(net(data[step]).pow(2).mean()).backward()
+    scaler.step(optimizer)
+    scaler.update()
     schedule.step()
-    state = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict()}
+    state = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict(), "scaler": scaler.state_dict()}
     torch.save(state | {"generator": torch.get_rng_state(), "step": step + 1}, "saved.pt")
 """
-ALL = ("net", "optimizer", "schedule", "generator", "step")
+ALL = ("net", "optimizer", "schedule", "scaler", "generator", "step")
 FORGOTTEN = {
     # what the resumed run does not restore: (dropout, words of the verdict, kinds that it must not name, first difference)
     "net": (0.0, "parameters", ("optimizer state", "data order"), "optimizer.0.0"),
     "optimizer": (0.0, "optimizer state", ("parameters", "generator", "data order"), "optimizer.0.0.step"),
     "generator": (0.5, "generator state", ("parameters", "optimizer state"), "generator.torch"),
+    "scaler": (0.0, "scale of a gradient scaler", ("parameters", "optimizer state", "generator", "data order"), "scaler.scale"),
     "step": (0.0, "data order", ("parameters", "optimizer state", "generator"), "loss"),
 }
 
@@ -130,7 +133,7 @@ def test_paddle(folder: Path, kept: str, invariant: bool) -> None:
 
 def test_the_command_line(folder: Path) -> None:
     """`--resume-with 'CMD2' --stop-at K -- CMD`: exit 1 and the evidence in JSON where the resume differs."""
-    kept = "net,schedule,generator,step"
+    kept = "net,schedule,scaler,generator,step"
     words = [
         "-m",
         "detconf",
@@ -281,7 +284,7 @@ def test_backward_inside_backward_is_no_loss(tmp_path: Path) -> None:
     import torch
     from torch.utils.checkpoint import checkpoint
 
-    plain = torch.autograd.backward
+    plain = (torch.autograd.backward, torch.amp.GradScaler.step)
     layer = torch.nn.Linear(2, 2)
     sgd = torch.optim.SGD(layer.parameters(), lr=0.1)
     with detconf.record(tmp_path / "run.det", level="state"):
@@ -291,4 +294,4 @@ def test_backward_inside_backward_is_no_loss(tmp_path: Path) -> None:
         sgd.step()
     with Recording(tmp_path / "run.det") as found:
         assert [event.step for event in found.events() if event.name == "loss"] == [0, 1, 1]
-    assert torch.autograd.backward is plain
+    assert (torch.autograd.backward, torch.amp.GradScaler.step) == plain

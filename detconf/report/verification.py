@@ -46,7 +46,7 @@ def _lines(result: Verification, verbose: bool) -> Iterator[str]:
     for failure in result.failures:
         yield f"  run {failure.run}: {failure.reason}"
         yield from (f"    {line}" for line in failure.lines)
-    rows = result.digests["arrays"]
+    rows = sorted(result.digests["arrays"], key=lambda row: row["origin"] == "state")  # what the program names comes first
     if verbose or result.stable:
         shown = rows if verbose else rows[:_SHOWN]
         yield table(("array", "digest"), [(_label(row["name"], row["step"]), _digests(row["digests"])) for row in shown])

@@ -1,6 +1,6 @@
 """The state at the end of each optimizer step, reported to a recorder.
 
-The loss that backward starts from, parameters, gradients, what the optimizer keeps, and its learning rates. Before the
+The loss that backward starts from and its scale, parameters, gradients, what the optimizer keeps, its learning rates. Before the
 first step of an optimizer, what it was given and what it had kept: there a resumed training shows what it brought along.
 """
 
@@ -75,7 +75,12 @@ def watch(recorder: Recorder) -> Callable[[], None]:
 
     for hook in (before, after):
         hook._torchdynamo_disable = True  # type: ignore[attr-defined]  # as in `steps`
-    ends = [register_optimizer_step_pre_hook(before).remove, register_optimizer_step_post_hook(after).remove, _watch_backward(state)]
+    ends = [
+        register_optimizer_step_pre_hook(before).remove,
+        register_optimizer_step_post_hook(after).remove,
+        _watch_backward(state),
+        _watch_scalers(state),
+    ]
 
     def end() -> None:
         for each in reversed(ends):
@@ -107,6 +112,27 @@ def _watch_backward(state: _State) -> Callable[[], None]:
         depth[0] = 1  # where someone has wrapped ours meanwhile, it stays below and reports nothing
         if torch.autograd.backward is backward:
             torch.autograd.backward = plain
+
+    return end
+
+
+def _watch_scalers(state: _State) -> Callable[[], None]:
+    """Report the scale of the loss where a gradient scaler makes a step."""
+    kind: Any = getattr(torch.amp, "GradScaler", None)  # since 2.3
+    plain = kind and vars(kind)["step"]
+    if plain is None:
+        return lambda: None
+
+    @functools.wraps(plain)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        state.report("scaler.scale", getattr(self, "_scale", None))
+        return plain(self, *args, **kwargs)
+
+    kind.step = step
+
+    def end() -> None:
+        if vars(kind)["step"] is step:
+            kind.step = plain
 
     return end
 
