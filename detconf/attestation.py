@@ -64,7 +64,7 @@ class Attestation(Printable):
     Attributes:
         profile: name of the profile.
         entries: one per knob, in the order of writing.
-        absent: devices that are not here, for the first line.
+        absent: devices and frameworks that are not here, for the first line.
         about: what a list of rows is about ("drifted", "could not be put back"), where it is not the whole profile.
         facts: the process and machine it speaks of.
     """

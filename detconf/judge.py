@@ -122,8 +122,8 @@ def _env_verdict(live: Live, access: Env, *, applied: bool) -> tuple[Outcome, st
         return (Outcome.ALREADY if live.held or not applied else Outcome.SET), ""
     if possible:
         return (Outcome.REJECTED, live.problem or f"written, but reads back {show(written)}") if applied else (Outcome.OPEN, "")
-    in_time = said is not None and (same(facts_of.start_environ().get(access.variable), wanted) or said != (access.default or said))
-    if in_time:
+    heard = said is not None and (same(facts_of.start_environ().get(access.variable), wanted) or said != (access.default or said))
+    if heard:
         return Outcome.REJECTED, f"in time, but the library answers {show(said) or 'nothing'}"
     answer = f"the library answers {show(said) or 'nothing'}; " if said is not None else ""
     return Outcome.TOO_LATE, f"{answer}read when {knob.late}; start the process {_remedy(access.variable, wanted)}"
@@ -196,5 +196,6 @@ def _strays(known: Collection[str]) -> Iterator[Entry]:
 
 
 def attest(profile: str, entries: Collection[Entry], facts: facts_of.Facts) -> Attestation:
-    absent = tuple(name.upper().replace("ROCM", "ROCm") for name in ("cuda", "rocm") if name not in facts.devices)
-    return Attestation(profile, (*entries, *_strays({entry.knob for entry in entries})), absent, facts.to_dict())
+    devices = [name.upper().replace("ROCM", "ROCm") for name in ("cuda", "rocm") if name not in facts.devices]
+    packages = [owner.module for owner in frameworks() if owner.module and not facts_of.installed(owner.module)]
+    return Attestation(profile, (*entries, *_strays({entry.knob for entry in entries})), (*devices, *packages), facts.to_dict())
