@@ -23,6 +23,8 @@ _HOME = {
     "record": "recording.running",
     "compare": "comparing.entry",
     "Comparison": "comparing.result",
+    "audit": "auditing.entry",
+    "Audit": "auditing.result",
     "verify": "rerun",
     "Verification": "rerun",
     "DetconfError": "errors",

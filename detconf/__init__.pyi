@@ -1,4 +1,6 @@
 from detconf.attestation import Attestation as Attestation
+from detconf.auditing.entry import audit as audit
+from detconf.auditing.result import Audit as Audit
 from detconf.comparing.entry import compare as compare
 from detconf.comparing.result import Comparison as Comparison
 from detconf.errors import DetconfError as DetconfError

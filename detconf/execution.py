@@ -40,8 +40,10 @@ _TRIAL_SEED = 0
 class Execution(Protocol):
     """A way to run a target."""
 
-    changes: tuple[Change, ...]
-    """What can be changed between its runs."""
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What can be changed between its runs."""
+        ...
 
     def runs(self, count: int, setting: Setting = PLAIN) -> Generator[Run, None, None]:
         """So many runs; fewer where an experiment takes too long."""
@@ -58,6 +60,8 @@ class InProcess:
 
     Attributes:
         entry: what every generator held before the first run that found it there.
+        states: the same as short texts.
+        drew: a generator was found elsewhere at a later run.
         modes: what was seen of training and evaluation in the last experiment that overruled it.
     """
 
@@ -65,9 +69,15 @@ class InProcess:
     profile: str | None
     seed: int | None
     files: Outputs
-    changes: tuple[Change, ...] = IN_PROCESS
     entry: dict[str, Any] = field(default_factory=dict)
+    states: dict[str, Value] = field(default_factory=dict)
+    drew: bool = False
     modes: Modes = field(default_factory=Modes)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What can be changed: where nothing was drawn, generators cannot matter, and runs that agree would agree by chance."""
+        return tuple(change for change in IN_PROCESS if self.drew or not change.entry)
 
     def runs(self, count: int, setting: Setting = PLAIN) -> Generator[Run, None, None]:
         end = time.monotonic() + _EXPERIMENT
@@ -93,8 +103,10 @@ class InProcess:
     def _generators(self, *, put_back: bool) -> None:
         for name, access in _generators():
             if name not in self.entry:
-                self.entry[name] = access.save()
-            elif put_back:
+                self.entry[name], self.states[name] = access.save(), access.read()
+                continue
+            self.drew = self.drew or access.read() != self.states[name]
+            if put_back:
                 access.load(self.entry[name])
 
     def trained(self) -> bool | None:

@@ -16,7 +16,7 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Protocol
 from zlib import crc32
@@ -76,7 +76,9 @@ def step() -> None:
 def record(value: Any, origin: str, name: str = "") -> None:
     """Hand `value` to the verifier and to a recording, if there is one."""
     sink = _current()
-    if sink or listeners:
+    if isinstance(sink, _Objects):
+        sink.take(name, value)
+    elif sink or listeners:
         from detconf.results import flatten  # loads the table of frameworks: only where someone listens
 
         for path, array in flatten(value, name).items():
@@ -132,10 +134,18 @@ class _Memory(_Sink):
         self.records.append((header, array.owned()))
 
 
+class _Objects(_Sink):
+    """Hands on the values themselves, for an audit, which asks for more than their bytes."""
+
+    def __init__(self, take: Callable[[str, Any], None]) -> None:
+        super().__init__()
+        self.take = take
+
+
 def _current() -> _Sink | None:
     """This process's sink. A forked child starts a file of its own."""
     global _sink  # noqa: PLW0603  # one verification per process, as its variable is
-    if isinstance(_sink, _Memory):
+    if isinstance(_sink, (_Memory, _Objects)):
         return _sink
     folder = os.environ.get(FOLDER)
     if not folder:
@@ -156,6 +166,17 @@ def collecting() -> Iterator[dict[Place, Array]]:
     finally:
         _sink = before
         results.update(_placed(memory.records))
+
+
+@contextmanager
+def handing(take: Callable[[str, Any], None]) -> Iterator[None]:
+    """Inside the block, everything published and recorded in this process is given to `take`, by name, as it is."""
+    global _sink  # noqa: PLW0603  # as above
+    before, _sink = _sink, _Objects(take)
+    try:
+        yield
+    finally:
+        _sink = before
 
 
 def read_published(folder: str) -> dict[Place, Array]:

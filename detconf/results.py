@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from importlib import import_module
 from numbers import Number
@@ -54,12 +54,17 @@ def flatten(value: Any, name: str = "") -> dict[str, Array]:
     Raises:
         TargetError: something that has no bytes to compare, a cycle, or two values with one path.
     """
-    found: dict[str, Array] = {}
-    for path, array in _walk(value, name, (), _tensors()):
+    return {path: array for path, (array, _) in leaves(value, name).items()}
+
+
+def leaves(value: Any, name: str = "", look: Callable[[Any], Any] = lambda leaf: leaf) -> dict[str, tuple[Array, Any]]:
+    """As `flatten`, each array beside what `look` says of the object that it is made of, before it is touched."""
+    found: dict[str, tuple[Array, Any]] = {}
+    for path, array, leaf in _walk(value, name, (), _tensors(), look):
         if path in found:
             msg = f"{path}: two values in this result have that name. Accepted: keys whose paths differ; rename one."
             raise TargetError(msg)
-        found[path] = array
+        found[path] = array, leaf
     return found
 
 
@@ -69,21 +74,24 @@ def _tensors() -> list[Tensors]:
     return modules
 
 
-def _walk(value: Any, path: str, above: tuple[int, ...], tensors: Sequence[Tensors]) -> Iterator[tuple[str, Array]]:
+def _walk(
+    value: Any, path: str, above: tuple[int, ...], tensors: Sequence[Tensors], look: Callable[[Any], Any]
+) -> Iterator[tuple[str, Array, Any]]:
     leaf = value if isinstance(value, Array) else _scalar(value)
     owner = next((each for each in tensors if each.is_tensor(value)), None)
     inside: Any = None
+    seen = look(value) if owner is not None or leaf is not None else None
     if owner is not None:  # before the scalars: a numpy.float64 is a float
         inside, leaf = _convert(owner, value, path or BARE)
     if leaf is not None:
-        yield path or BARE, leaf
+        yield path or BARE, leaf, seen
         return
     if id(value) in above or len(above) >= _DEPTH:
         what = "refers to itself" if id(value) in above else f"is nested more than {_DEPTH} deep"
         msg = f"{path or BARE}: {_type(value)} {what}. Accepted: a tree of {ACCEPTED}."
         raise TargetError(msg)
     for child, item in _children(value, path) if inside is None else _children(inside, path or BARE):
-        yield from _walk(item, child, (*above, id(value)), tensors)
+        yield from _walk(item, child, (*above, id(value)), tensors, look)
 
 
 def _convert(owner: Tensors, value: Any, path: str) -> tuple[Any, Array | None]:

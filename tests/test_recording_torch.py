@@ -302,6 +302,30 @@ def test_in_place_and_out(run: Run) -> None:
     assert len(events["aten.copy_"].inputs) == 1
 
 
+@pytest.mark.parametrize(
+    ("write", "name", "inputs"),
+    [
+        (lambda x, y: torch.mul(x, y, out=x), "aten.mul.out", 2),
+        (lambda x, y: torch.mul(y, x, out=x), "aten.mul.out", 2),
+        (lambda x, _: torch.mul(x, x, out=x), "aten.mul.out", 2),
+        (lambda x, y: torch.addmm(y, x, x, out=x), "aten.addmm.out", 3),
+        (lambda x, _: x.copy_(x), "aten.copy_", 1),
+        (lambda x, y: torch.stack([x, y], out=torch.empty(2, 2, 2)), "aten.stack.out", 2),
+        (lambda x, y: torch._foreach_copy_([x, y], [y, x]), "aten._foreach_copy_", 2),
+    ],
+)
+def test_what_is_both_read_and_written_is_an_input(run: Run, write: Callable[..., Any], name: str, inputs: int) -> None:
+    """`torch.mul(x, y, out=x)` reads x: another x is another input, and no difference that it introduces."""
+
+    def event(start: float) -> Event:
+        x, y = torch.full((2, 2), start), torch.ones(2, 2)
+        return next(event for event in run(lambda: write(x, y)) if event.name == name)
+
+    first, other = event(1.5), event(2.5)
+    assert len(first.inputs) == inputs
+    assert first.inputs != other.inputs
+
+
 def test_running_statistics_are_written(run: Run) -> None:
     """Batch norm changes its running statistics although its schema does not say so; the next step reads the new ones."""
     norm = torch.nn.BatchNorm1d(3)

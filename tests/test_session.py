@@ -16,12 +16,13 @@ import torch._dynamo.config
 import torch._functorch.config
 import torch._inductor.config  # so that nothing is pending in this process
 from conftest import readings, run_python
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import detconf
 from detconf.errors import DetconfWarning, LateError, ProfileError
 from detconf.frameworks import catalogue
+from detconf.frameworks.torch.controls import Legacy, Precision
 from detconf.knob import Pattern, Span
 from detconf.plan import make
 from detconf.profile import load
@@ -87,41 +88,48 @@ def test_cudnn_flags_turn_tf32_back_on_and_are_reported() -> None:
         assert session.check().ok
 
 
-@st.composite
-def mixed_states(draw: Any) -> list[tuple[str, Any]]:
+NODES = (("generic", "all"), *((backend, operation) for backend in ("cuda", "mkldnn") for operation in ("all", "matmul", "conv", "rnn")))
+LEGACY = {
+    "legacy matmul": ("highest", "high", "medium"),
+    "legacy cublas": (True, False),
+    "legacy cudnn": (True, False),
+}
+
+
+def mixed_states() -> st.SearchStrategy[list[tuple[Any, Any]]]:
     """Writes through both TF32 API families, in any order."""
-    legacy = st.sampled_from(
-        [("legacy matmul", value) for value in ("highest", "high", "medium")] + [("legacy cudnn", value) for value in (True, False)]
-    )
-    nodes = [
-        ("generic", "all"),
-        ("cuda", "all"),
-        ("cuda", "matmul"),
-        ("cuda", "conv"),
-        ("cuda", "rnn"),
-        ("mkldnn", "all"),
-        ("mkldnn", "matmul"),
-    ]
-    new = st.tuples(st.sampled_from(nodes), st.sampled_from(["ieee", "tf32", "none"]))
-    return draw(st.lists(st.one_of(legacy, new), min_size=1, max_size=5))
+    legacy = [(name, value) for name, values in LEGACY.items() for value in values]
+    new = [(node, value) for node in NODES for value in ("ieee", "tf32", "bf16", "none") if (node[0], value) != ("cuda", "bf16")]
+    return st.lists(st.one_of(st.sampled_from(legacy), st.sampled_from(new)), min_size=1, max_size=6)
 
 
 def write(node: Any, value: Any) -> None:
     if node == "legacy matmul":
         torch.set_float32_matmul_precision(value)
+    elif node == "legacy cublas":
+        torch.backends.cuda.matmul.allow_tf32 = value
     elif node == "legacy cudnn":
         torch.backends.cudnn.allow_tf32 = value
     else:
         torch._C._set_fp32_precision_setter(*node, value)
 
 
-def tree() -> dict[str, str]:
-    return {name: str(knob.read()) for name, knob in catalogue().items() if "precision" in name or "tf32" in name}
+def tree() -> dict[str, Any]:
+    """What every reader of both families says, and what a contradiction hides from the older ones."""
+    knobs = {name: knob for name, knob in catalogue().items() if isinstance(knob.access, Legacy | Precision)}
+    read = {name: str(knob.read()) for name, knob in knobs.items()}
+    hidden = {f"{name}, below": knob.access.save() for name, knob in knobs.items() if isinstance(knob.access, Legacy)}
+    try:
+        cublas: Any = torch.backends.cuda.matmul.allow_tf32
+    except RuntimeError as error:
+        cublas = str(error)
+    return {**read, **hidden, "cublas": cublas}
 
 
 @pytest.mark.usefixtures("unchanged")
 @settings(max_examples=60)
 @given(mixed_states(), st.sampled_from(PROFILES))
+@example([("legacy cudnn", False), (("cuda", "all"), "tf32")], "fast")  # False is stored as "none", which inherits tf32
 def test_mixed_tf32_state_never_raises_and_comes_back(writes: list[tuple[Any, Any]], profile: str) -> None:
     """Whatever mix of old and new API was used before: no crash, in force under the profile, and exactly as before after."""
     with detconf.apply("strict"):  # brings this test's own writes back at the end
@@ -134,6 +142,49 @@ def test_mixed_tf32_state_never_raises_and_comes_back(writes: list[tuple[Any, An
             about = [entry for entry in session.attestation.entries if "precision" in entry.knob or "tf32" in entry.knob]
             assert [entry for entry in about if not entry.ok] == []
         assert tree() == before
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_one_precision_knob_brings_both_families_back(tmp_path: Path) -> None:
+    """A profile that sets one knob of the tree also undoes what was written meanwhile through the other older function."""
+    profile = tmp_path / "one.yaml"
+    profile.write_text("name: one\nsummary: One knob.\npolicy:\n  autotune: false\n")
+    for knob, wanted, node, value in (
+        ("torch.set_float32_matmul_precision", "high", "legacy cudnn", True),
+        ("torch.backends.cudnn.allow_tf32", True, "legacy matmul", "high"),
+    ):
+        with detconf.apply("strict"):
+            before = tree()
+            with detconf.apply(str(profile), overrides={knob: wanted}):
+                write(node, value)
+            assert tree() == before
+
+
+def written(node: Any, value: Any) -> dict[Any, str]:
+    """What a write leaves at the nodes themselves, as aten/src/ATen/Context.cpp has it."""
+    if node == "legacy matmul":
+        cuda, mkldnn = {"highest": ("ieee", "ieee"), "high": ("tf32", "tf32"), "medium": ("tf32", "bf16")}[value]
+        return {("cuda", "matmul"): cuda, ("mkldnn", "matmul"): mkldnn}
+    if node == "legacy cublas":
+        return {("cuda", "matmul"): "tf32" if value else "ieee"}
+    if node == "legacy cudnn":
+        return dict.fromkeys((("cuda", "conv"), ("cuda", "rnn")), "tf32" if value else "none")
+    return {node: value}
+
+
+@pytest.mark.usefixtures("unchanged")
+@settings(max_examples=60)
+@given(mixed_states(), st.sampled_from(PROFILES))
+@example([(("cuda", "matmul"), "none"), (("cuda", "all"), "tf32")], "fast")
+def test_looking_below_a_contradiction_keeps_inheritance(writes: list[tuple[Any, Any]], profile: str) -> None:
+    """`inspect` looks below a contradiction without writing out at a node what it only inherits from its parents."""
+    with detconf.apply("strict"):  # brings this test's own writes back at the end
+        own: dict[Any, str] = {}
+        for node, value in (*((node, "ieee") for node in NODES), *writes):
+            write(node, value)
+            own |= written(node, value)
+        detconf.inspect(profile)
+        assert {node: Precision(*node).own() for node in NODES} == own
 
 
 @pytest.mark.usefixtures("unchanged")

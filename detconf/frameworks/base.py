@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from detconf.knob import Knob
+from detconf.values import Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,34 @@ class Modes:
 
     training: set[str] = field(default_factory=set)
     trained: bool = False
+
+
+@dataclass(slots=True)
+class Captured:
+    """What was seen of graph capture and of saved states while a program ran.
+
+    Attributes:
+        names: functions that capture, such as "torch.compile" or "paddle.jit.to_static".
+        restored: how often a saved state was loaded.
+    """
+
+    names: set[str] = field(default_factory=set)
+    restored: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A setting that takes one kind of difference away.
+
+    Attributes:
+        words: as a fix would say it.
+        cause: what is shown when the difference goes.
+        inside: makes the context in which a program runs under it.
+    """
+
+    words: str
+    cause: Cause
+    inside: Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +101,14 @@ class Framework:
         launcher: the options with which Python starts a script as several ranks, but for their number; empty for none.
         admits: patterns of the warnings in which it says itself that an operation is not deterministic; group 1 names it.
         modes: path of `watch(seen: Modes, *, evaluate)`, a context manager over training and evaluation mode.
+        ladder: name of the module that runs a program in every graph mode (a `rungs.Ladder`); empty for none.
         machine: path of a function: fact -> text, of what chooses kernels and the order of sums in this process.
         tracer: name of the module whose `start(recorder)` reports every operation to a `recording.recorder.Recorder` until
             what it returns is called; empty for none.
+        shadow: name of the module whose `start(study)` follows every operation with a `shadows.study.Study` and returns an
+            `Engine`; empty for none.
+        uncaptured: name of the module with the experiments on graph capture: `watch(seen: Captured)`, `without()` and `anew()`
+            are contexts, `remedies()` are settings; empty for none.
     """
 
     name: str
@@ -90,4 +125,7 @@ class Framework:
     admits: tuple[str, ...] = ()
     modes: str = ""
     tracer: str = ""
+    shadow: str = ""
+    ladder: str = ""
+    uncaptured: str = ""
     machine: str = ""

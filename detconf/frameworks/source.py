@@ -23,7 +23,7 @@ def line(foreign: tuple[str, ...]) -> str:
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith((_OURS, *foreign, "<frozen")):
-            found = f"{_short(file)}:{frame.f_lineno}"
+            found = f"{short(file)}:{frame.f_lineno}"
             if _LIBRARY not in file:
                 return found
             outer = outer or found
@@ -31,6 +31,6 @@ def line(foreign: tuple[str, ...]) -> str:
     return outer
 
 
-def _short(file: str) -> str:
+def short(file: str) -> str:
     root = here()
     return os.path.relpath(file, root) if root and file.startswith(root + os.sep) else os.path.basename(file)

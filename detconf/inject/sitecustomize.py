@@ -48,6 +48,15 @@ def _stop():
         sys.stderr.write(f"detconf: the program is not stopped early: {error}\n")
 
 
+def _attend():
+    try:
+        from detconf.auditing.attending import start_from_environment
+
+        start_from_environment()
+    except Exception as error:  # noqa: BLE001  # as above
+        sys.stderr.write(f"detconf: the program is not audited: {error}\n")
+
+
 def _hand_over():
     """Import the sitecustomize that this one stands in front of."""
     here = os.path.dirname(os.path.abspath(__file__))
@@ -68,4 +77,6 @@ if os.environ.get("DETCONF_RECORD"):
     _record()
 if os.environ.get("DETCONF_STEPS"):
     _stop()
+if os.environ.get("DETCONF_AUDIT"):
+    _attend()
 _hand_over()

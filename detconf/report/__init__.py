@@ -32,16 +32,18 @@ def text(result: Any, *, verbose: bool = False) -> str:
 
 
 def _formatters() -> tuple[tuple[type, Callable[[Any, bool], str]], ...]:
+    from detconf.auditing.result import Audit
     from detconf.comparing.result import Comparison
     from detconf.doctor import Diagnosis
     from detconf.inspection import Inspection
+    from detconf.report.audit import audit
     from detconf.report.comparison import comparison
     from detconf.report.doctor import diagnosis
     from detconf.report.inspection import inspection
     from detconf.report.verification import verification
     from detconf.rerun import Verification  # loaded only where something is printed
 
-    results = ((Verification, verification), (Comparison, comparison), (Inspection, inspection), (Diagnosis, diagnosis))
+    results = ((Verification, verification), (Audit, audit), (Comparison, comparison), (Inspection, inspection), (Diagnosis, diagnosis))
     return ((Attestation, _attestation), (Plan, _plan), *results)
 
 

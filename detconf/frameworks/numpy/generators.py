@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,13 +69,23 @@ class _Stands(type):
         return cls.original(*args, **kwargs)
 
 
-def standing(original: type, user: Callable[[int], bool], state: Callable[[Any], Any]) -> Any:
+def standing(  # noqa: PLR0913, PLR0917  # what differs between the kinds of generators
+    original: type,
+    user: Callable[[int], bool],
+    state: Callable[[Any], Any],
+    drawing: Callable[..., Any] = draw,
+    silent: Callable[[Callable[..., Any]], Callable[..., Any]] = unseen,
+    names: Sequence[str] = (),
+) -> Any:
     """A subclass of a class of generators whose draws are reported. It pickles as the original.
 
     Args:
         original: `numpy.random.Generator` or `RandomState`.
         user: is the caller, that many frames up, user code? Others get the original.
         state: the state of an instance.
+        drawing: draws and reports; takes the arguments of `draw`.
+        silent: makes of a method one that reports nothing.
+        names: of the methods that draw; found by themselves for NumPy's.
     """
 
     def method(name: str) -> Callable[..., Any]:
@@ -83,12 +93,12 @@ def standing(original: type, user: Callable[[int], bool], state: Callable[[Any],
 
         @functools.wraps(plain)
         def drawn(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return draw(name, functools.partial(plain, self), functools.partial(state, self), args, kwargs)
+            return drawing(name, functools.partial(plain, self), functools.partial(state, self), args, kwargs)
 
         return drawn
 
-    members: dict[str, Any] = {name: method(name) for name in draws(original)}
-    members |= {name: unseen(getattr(original, name)) for name in STATES if hasattr(original, name)}
+    members: dict[str, Any] = {name: method(name) for name in names or draws(original) if hasattr(original, name)}
+    members |= {name: silent(getattr(original, name)) for name in STATES if hasattr(original, name)}
     members |= {"__module__": original.__module__, "__doc__": original.__doc__, "original": original, "user": staticmethod(user)}
     return _Stands(original.__name__, (original,), members)
 

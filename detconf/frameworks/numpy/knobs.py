@@ -59,4 +59,5 @@ FRAMEWORK = Framework(
     tensors="detconf.frameworks.numpy.tensors",
     machine=f"{_HERE}:machine",
     tracer="detconf.frameworks.numpy.trace",
+    shadow="detconf.frameworks.numpy.shadow",
 )

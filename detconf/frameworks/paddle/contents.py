@@ -105,18 +105,21 @@ def generator_state() -> bytes:
 
     The state itself cannot be read (its text holds an address); the generator is put back.
     """
-    generator = _generator()
-    state = generator.get_state()
+    default = generator()
+    state = default.get_state()
     try:
-        following = generator.random(), generator.random()
+        following = default.random(), default.random()
     finally:
-        generator.set_state(state)
+        default.set_state(state)
     return mix(repr((state.current_seed(), following)).encode())
 
 
-def _generator() -> Any:
+def generator() -> Any:
+    """The default generator of the device at hand."""
     core = paddle.base.core
     place = paddle.framework._current_expected_place()
-    if place.is_gpu_place():
+    if isinstance(place, core.CUDAPlace):  # Paddle 2.6
+        return core.default_cuda_generator(place.get_device_id())
+    if hasattr(place, "is_gpu_place") and place.is_gpu_place():
         return core.default_cuda_generator(place.gpu_device_id())
     return core.default_cpu_generator()

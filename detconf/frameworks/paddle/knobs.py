@@ -225,4 +225,7 @@ FRAMEWORK = Framework(
     on_begin="detconf.frameworks.paddle.begins:watch",
     modes="detconf.frameworks.paddle.modes:watch",
     tracer="detconf.frameworks.paddle.trace",
+    shadow="detconf.frameworks.paddle.shadow",
+    ladder="detconf.frameworks.paddle.ladder",
+    uncaptured="detconf.frameworks.paddle.uncaptured",
 )

@@ -125,7 +125,7 @@ def start(recorder: Recorder) -> Callable[[], None]:
     references, gradients = References(), Gradients(recorder)
     trace = Trace(recorder, gradients)
     ends = [graphs.watch(recorder, gradients), programs.watch(recorder)]
-    operations = {id(each): (name, each) for name, each in vars(paddle._C_ops).items() if _is_operation(each)}
+    operations = {id(each): (name, each) for name, each in vars(paddle._C_ops).items() if is_operation(each)}
     references.put({key: (each, trace.wrapped(name, each)) for key, (name, each) in operations.items()})
     for slot, name in SLOTS.items():
         if slot in vars(paddle.Tensor):
@@ -142,7 +142,8 @@ def start(recorder: Recorder) -> Callable[[], None]:
     return end
 
 
-def _is_operation(value: Any) -> bool:
+def is_operation(value: Any) -> bool:
+    """Is it a function of `paddle._C_ops` that computes?"""
     # `run_program` is what a call of a graph comes down to: `graphs` reports those.
     return type(value).__name__ == "builtin_function_or_method" and not value.__name__.startswith(("_", "get_core_ops", "run_program"))
 
@@ -172,7 +173,7 @@ def _leaves(recorder: Recorder, plain: Callable[..., Any]) -> Callable[..., Any]
 
     @functools.wraps(plain)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        plain(self, *args, **kwargs)
+        plain(self, *args, **kwargs) if kwargs else plain(self, *args)  # Paddle 2.6 tells empty ones from none
         source = kwargs.get("value", args[0] if args else None)
         if recorder.active and source is not None and not isinstance(source, (int, str, paddle.Tensor)) and self._is_initialized():
             digest, layout = describe(self)

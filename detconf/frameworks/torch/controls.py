@@ -90,18 +90,36 @@ class Precision(Access):
     def write(self, value: Value) -> None:
         self._function("_set_fp32_precision_setter")(self.backend, self.operation, value)
 
+    def own(self) -> Value:
+        """What is written at this node itself: "none" where it takes its parent's value, which `read` cannot tell."""
+        reading, parent = self.read(), self._parent()
+        if parent is None or reading == "none":
+            return reading
+        kept = parent.own()
+        try:
+            parent.write("tf32" if reading == "ieee" else "ieee")
+            return reading if self.read() == reading else "none"
+        finally:
+            parent.write(kept)
+
+    def _parent(self) -> Precision | None:
+        if self.operation != "all":
+            return Precision(self.backend, "all")
+        return Precision("generic", "all") if self.backend != "generic" else None
+
 
 @dataclass(frozen=True)
 class Legacy(Access):
     """A setting of the older TF32 API, whose getter raises once the newer API contradicts it.
 
     The value below the contradiction is found by making the leaves agree with each possible value in turn, asking,
-    and putting the leaves back; otherwise `restore` could not bring a mixed state back.
+    and putting the leaves back, inheritance included; otherwise `restore` could not bring a mixed state back.
 
     Attributes:
         getter: path of the function or attribute that is read.
         setter: path of a function; empty where the getter's attribute is assigned.
-        leaves: value -> {(backend, operation): precision} under which the getter does not raise for it.
+        leaves: value -> {(backend, operation): precision} under which the getter does not raise for it. Never "none":
+            that reads as what the parents say, and they may be what contradicts the value.
     """
 
     getter: str
@@ -127,7 +145,7 @@ class Legacy(Access):
 
     def _below(self) -> Value:
         nodes = {Precision(backend, operation) for _, rows in self.leaves for backend, operation, _ in rows}
-        kept = {node: node.read() for node in nodes}
+        kept = {node: node.own() for node in nodes}
         try:
             for value, rows in self.leaves:
                 for backend, operation, precision in rows:

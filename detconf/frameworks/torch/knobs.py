@@ -39,7 +39,7 @@ _MATMUL_LEAVES = (
 )
 _CUDNN_LEAVES = (
     (True, (("cuda", "conv", "tf32"), ("cuda", "rnn", "tf32"))),
-    (False, (("cuda", "conv", "none"), ("cuda", "rnn", "none"))),
+    (False, (("cuda", "conv", "ieee"), ("cuda", "rnn", "ieee"))),
 )
 _TREE = {
     "torch.backends.fp32_precision": ("generic", "all", _PRECISION_CPU, "cpu|cuda|rocm", "Root of the float32 precision tree."),
@@ -69,7 +69,7 @@ _PRECISION_KNOBS = (
         governs="cpu|cuda|rocm",
         summary="Legacy precision of float32 matrix products.",
         docs="https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html",
-        touches=tuple(_TREE),
+        touches=(_LEGACY[1], *_TREE),  # the other one too: what it was told meanwhile may contradict the tree put back
         outranked_by=_TF32_BEATERS,
         note="'HIGH' and other misspellings only warn and have no effect; the getter raises once fp32_precision contradicts it.",
     ),
@@ -81,7 +81,7 @@ _PRECISION_KNOBS = (
         governs="cuda|rocm",
         summary="Legacy switch for TF32 in cuDNN convolutions and recurrent layers; on by default.",
         docs="https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices",
-        touches=tuple(_TREE),
+        touches=(_LEGACY[0], *_TREE),
         outranked_by=_TF32_BEATERS,
         note="`with torch.backends.cudnn.flags(enabled=True)` turns it on inside its block: True is that argument's default.",
     ),
@@ -388,4 +388,7 @@ FRAMEWORK = Framework(
     ),
     modes="detconf.frameworks.torch.modes:watch",
     tracer="detconf.frameworks.torch.trace",
+    shadow="detconf.frameworks.torch.shadow",
+    ladder="detconf.frameworks.torch.ladder",
+    uncaptured="detconf.frameworks.torch.uncaptured",
 )

@@ -99,6 +99,15 @@ def written(operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any]
     return found
 
 
+def unwritten(operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The tensors in the arguments that it does not write. One in two arguments may be both: `torch.mul(x, y, out=x)` reads x."""
+    found: list[Any] = []
+    for slot, value in (*enumerate(args), *kwargs.items()):
+        if slot not in operation.writes:
+            collect(value, found)
+    return found
+
+
 def collect(value: Any, found: list[Any]) -> None:
     """Append the tensors in `value`: one, or a list or tuple of them."""
     if isinstance(value, torch.Tensor):

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from detconf.digests import NOTHING, Flag
 from detconf.frameworks.torch.contents import Contents
-from detconf.frameworks.torch.operations import Operation, collect, describe, results, written
+from detconf.frameworks.torch.operations import Operation, collect, describe, results, unwritten, written
 
 if TYPE_CHECKING:
     from detconf.recording.recorder import Recorder
@@ -117,7 +117,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed for 
         """(tensors that will be written, digest of the generator's state). Takes out of `read` what is not read."""
         targets = written(operation, args, kwargs)
         if operation.blind:
-            read[:] = [tensor for tensor in read if not any(tensor is target for target in targets)]
+            read[:] = unwritten(operation, args, kwargs)
         return targets, self._generator(kwargs.get("generator"), read or targets) if operation.random else b""
 
     def _outputs(self, operation: Operation, targets: list[Any], fresh: list[Any]) -> tuple[list[Any], list[bytes], int]:

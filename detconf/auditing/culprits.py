@@ -1,0 +1,124 @@
+"""The sides mean different things: where do they part, and which one change makes them agree?
+
+The candidate's region (`shadows.regions`) is what leads to its results without a counterpart in the reference. Its sources
+read what the reference has too. A cause is named when repairing exactly one thing there, in the shadows, makes the sides agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from detconf.auditing.carried import carried
+from detconf.auditing.choices import decided, optional, unlike
+from detconf.auditing.layouts import arranged
+from detconf.auditing.parting import Parting, first_output, part
+from detconf.auditing.question import Finding, Question, put
+from detconf.auditing.result import Evidence, Fix, Proof
+from detconf.shadows.formats import ROUNDINGS, round_to
+from detconf.shadows.study import Value
+from detconf.values import Cause
+
+_TOLERANCES = (1e-9, 1e-7, 1e-5)
+
+
+def parted(question: Question) -> Finding | None:
+    """Find the operation where the sides part, and a repair that proves it: of the candidate, else of the reference."""
+    other = question.exchanged()
+    found = _repaired(question)
+    if found is None:
+        back = _repaired(other)
+        found = back and _exchanged(back)
+    if found is None:
+        found = _unrepaired(question)
+    if found is None:
+        back = _unrepaired(other)
+        found = back and _exchanged(back)
+    return found
+
+
+def _exchanged(finding: Finding) -> Finding:
+    """In words that were written with the sides in each other's place."""
+
+    def words(text: str) -> str:
+        return text.replace("reference", "\0").replace("candidate", "reference").replace("\0", "candidate")
+
+    proof = finding.proof and replace(finding.proof, what=words(finding.proof.what))
+    evidence = [replace(each, statement=words(each.statement)) for each in finding.evidence]
+    fixes = [replace(each, text=words(each.text)) for each in finding.fixes]
+    return replace(finding, summary=words(finding.summary), proof=proof, evidence=evidence, fixes=fixes)
+
+
+def _repaired(question: Question) -> Finding | None:
+    a, b = question.exact_a, question.exact_b
+    name = first_output(question, b)
+    if a is None or b is None or not name:
+        return None
+    before: list[int] | None = None
+    for tolerance in _TOLERANCES:
+        parting = part(question, a, b, name, tolerance)
+        place = [operation.index for operation in parting.theirs.sources]
+        if place == before:  # nothing new to try
+            continue
+        before = place
+        for attempt in (_formatted, carried, decided, unlike, optional, arranged):
+            found = attempt(parting)
+            if found:
+                found.output = name
+                return found
+    return None
+
+
+def _formatted(parting: Parting) -> Finding | None:
+    """Values from outside that are the reference's, rounded to another format."""
+    if not any(_floats(each) for each in parting.theirs.leaves):
+        return None
+    kept = parting.question.laboratory.study(parting.question.a, keep_real=True)  # it is the real value that was rounded
+    values = [value for value in (kept.study.values if kept else ()) if _floats(value) and value.real is not None]
+    found: dict[str, dict[int, Callable[[Any], Any]]] = {}
+    for leaf in (each for each in parting.theirs.leaves if _floats(each)):
+        for value in (each for each in values if each.shape == leaf.shape):
+            form = next((each for each in ROUNDINGS if np.array_equal(round_to(value.real, each), leaf.shadow)), "")
+            if form:
+                found.setdefault(form, {})[leaf.index] = put(value.shadow)
+                break
+    for form, amendments in found.items():
+        if parting.repaired(amendments=amendments):
+            words = f"{len(amendments)} of the candidate's inputs are the reference's values rounded to {form}"
+            proof = Proof("re-created", f"rounding the reference's values to {form} gives the candidate's, bit for bit", 1.0)
+            fix = Fix(f"keep the precision of what both sides compute with: nothing rounded to {form}")
+            return Finding(Cause.DTYPE, words, proof, [Evidence(words, len(amendments))], [fix])
+    return None
+
+
+def _floats(value: Value) -> bool:
+    return value.shadow is not None and value.shadow.size > 0 and np.issubdtype(value.shadow.dtype, np.floating)
+
+
+def _unrepaired(question: Question) -> Finding | None:
+    """No repair was found: it is still shown that the same inputs mean something else, unless what goes in differs."""
+    a, b = question.exact_a, question.exact_b
+    name = first_output(question, b)
+    if a is None or b is None or not name:
+        return None
+    parting = part(question, a, b, name, _TOLERANCES[0])
+    theirs = parting.theirs
+    if any(operation.random for operation in (*theirs.operations, *parting.ours.operations)) or theirs.leaves:
+        question.tried.append("what goes in differs, or is drawn at random, and no repair was found")
+        return None
+    sources = sorted(theirs.sources, key=lambda operation: (not operation.reads, operation.index))
+    units = question.splits[name].units
+    proof = Proof("bounded", f"in higher precision the sides are still {units:.3g} times further apart than rounding explains")
+    evidence = Evidence(f"{name}: gap between the float64 shadows, in units of rounding noise", units)
+    if not sources:
+        if theirs.operations or parting.ours.operations:
+            return None
+        words = f"{name}: the sides give out different parts or views of what both compute"
+        return Finding(Cause.SEMANTICS, words, proof, [evidence], output=name)
+    first = sources[0]
+    words = f"{first.name} reads what the reference has as well, and computes something that the reference never has"
+    summary = f"the sides compute different formulas from {first.name} on"
+    return Finding(Cause.SEMANTICS, summary, proof, [Evidence(words), evidence], output=name, operation=first)

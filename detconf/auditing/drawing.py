@@ -1,0 +1,194 @@
+"""Is the difference made by random draws, or by layers in training mode? Shown by taking either away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from detconf.auditing.laboratory import Observation, Side
+from detconf.auditing.question import Finding, Question, abroad, put
+from detconf.auditing.result import Evidence, Fix, Proof
+from detconf.errors import TargetError
+from detconf.frameworks import frameworks
+from detconf.frameworks.base import Modes
+from detconf.lookup import is_imported, resolve
+from detconf.shadows.regions import ancestors
+from detconf.shadows.study import Operation
+from detconf.values import Cause
+
+_FIXES = (
+    Fix("give both sides the same generator state where they begin to draw, and let nothing else draw in between"),
+    Fix("give every consumer of random numbers a generator of its own"),
+)
+
+
+def drawn(question: Question) -> Finding | None:
+    """Do the sides agree where every draw starts from one and the same generator state, or from the other side's?"""
+    a, b = question.exact_a, question.exact_b
+    if a is None or b is None or not (a.study.drawn or b.study.drawn):
+        return None
+    laboratory = question.laboratory
+    frozen_a, frozen_b = laboratory.study(question.a, draws="frozen"), laboratory.study(question.b, draws="frozen")
+    if frozen_a and frozen_b and question.same_shadows(frozen_a.known, frozen_b.known):
+        how = "every random operation started from one fixed generator state on both sides: they agree"
+        return _finding(question, how, a, b)
+    for words, states in _pairings(a, b, question.differing):
+        replayed = laboratory.study(question.b, draws="replay", states=states)
+        if replayed and question.same_shadows(a.known, replayed.known):
+            return _finding(question, f"the candidate's draws started from the reference's generator states ({words}): they agree", a, b)
+    amendments = _transplants(a, b, question.differing)
+    found = laboratory.study(question.b, amendments=amendments) if amendments else None
+    if found and question.same_shadows(a.known, found.known):
+        return _finding(question, f"the reference's {len(amendments)} draws put in place of the candidate's: they agree", a, b)
+    dropped = _drops(question, a, b)
+    if dropped:
+        return _finding(question, f"what the reference drops at random dropped by the candidate too ({dropped} times): they agree", a, b)
+    question.tried.append("draws from fixed generator states, from the other side's, and its very numbers: still different")
+    return None
+
+
+def _finding(question: Question, how: str, a: Observation, b: Observation) -> Finding:
+    evidence = [Evidence(f"draws: {a.study.drawn} in the reference, {b.study.drawn} in the candidate", b.study.drawn - a.study.drawn)]
+    operation = _first_draw(b, question.differing)
+    proof = Proof("removed", how)
+    restored = question.captured[1].restored - question.captured[0].restored
+    if restored:
+        evidence.append(Evidence(f"the candidate loads a saved state {restored} times more often than the reference", restored))
+        summary = "after a saved state is loaded, random numbers are drawn from where the generator happened to be, which was not saved"
+        fix = Fix("save the state of every generator with the checkpoint and load it again")
+        return Finding(Cause.STATE, summary, proof, evidence, [fix], operation=operation)
+    return Finding(Cause.RNG, "the sides draw different random numbers", proof, evidence, list(_FIXES), operation=operation)
+
+
+def _pairings(a: Observation, b: Observation, names: list[str]) -> list[tuple[str, Mapping[int, Any]]]:
+    """Which draw of the candidate corresponds to which of the reference: (in words, number of a draw -> state)."""
+    ours, theirs = _reaching(a, names), _reaching(b, names)
+    found = [("those that reach the results, in order", _states(ours, theirs))]
+    lines: dict[tuple[str, str], list[Operation]] = {}
+    for each in _draws(a).values():
+        lines.setdefault((each.name, each.source), []).append(each)
+    same_line = {}
+    for number, each in _draws(b).items():
+        waiting = lines.get((each.name, each.source))
+        if waiting:
+            same_line[number] = waiting.pop(0).state
+    found.append(("those of one source line, in order", same_line))
+    return [(words, states) for words, states in found if states]
+
+
+def _transplants(a: Observation, b: Observation, names: list[str]) -> dict[int, Callable[[Any], Any]]:
+    """Number of a value that the candidate drew -> the reference's, draws of one size in order: for generators of another kind."""
+    waiting: dict[tuple[int, int], list[Operation]] = {}
+    for each in _reaching(a, names).values():
+        waiting.setdefault(_size(each), []).append(each)
+    found: dict[int, Callable[[Any], Any]] = {}
+    for each in _reaching(b, names).values():
+        if not waiting.get(_size(each)):
+            continue
+        for ours, theirs in zip(waiting[_size(each)].pop(0).writes, each.writes, strict=False):
+            if ours.shadow is not None and theirs.shadow is not None and ours.shadow.size == theirs.shadow.size:
+                found[theirs.index] = put(ours.shadow.reshape(theirs.shape))
+    return found
+
+
+def _drops(question: Question, a: Observation, b: Observation) -> int:
+    """Put the reference's dropped-out values in place of the candidate's, one after another; how many until they agree, or 0."""
+    amendments: dict[int, Callable[[Any], Any]] = {}
+    ours = [value for each in a.study.operations for value in each.writes if value.shadow is not None]
+    for operation in _reaching(b, question.differing).values():
+        for read in operation.reads:
+            kept = next((value for value in ours if _drop_of(value.shadow, read.shadow)), None)
+            made = next((value for value in operation.writes if _drop_of(value.shadow, read.shadow)), None)
+            if kept is not None and made is not None:
+                amendments[made.index] = put(kept.shadow.reshape(made.shape))
+        # What comes after it is only known once this one is put right.
+        found = question.laboratory.study(question.b, amendments=amendments) if amendments else None
+        if found is None:
+            return 0
+        if question.same_shadows(a.known, found.known):
+            return len(amendments)
+        b = found
+    return 0
+
+
+def _drop_of(shadow: Any, of: Any) -> bool:
+    """Some elements zero, the others all scaled alike."""
+    if shadow is None or of is None or shadow.size != of.size or not np.issubdtype(of.dtype, np.inexact):
+        return False
+    shadow, of = shadow.reshape(-1), of.reshape(-1)
+    there = of != 0
+    ratio = np.unique(np.round((shadow[there] / of[there]).astype(np.float64), 9))
+    return ratio.size == 2 and bool(ratio.min() == 0) and ratio.max() > 0
+
+
+def _size(operation: Operation) -> tuple[int, int]:
+    """(elements of what was drawn, inputs)."""
+    return (operation.writes[0].shadow.size if operation.writes and operation.writes[0].shadow is not None else 0), len(operation.reads)
+
+
+def _states(ours: Mapping[int, Operation], theirs: Mapping[int, Operation]) -> dict[int, Any]:
+    """By name, in order."""
+    waiting: dict[str, list[Operation]] = {}
+    for each in ours.values():
+        waiting.setdefault(each.name, []).append(each)
+    found = {}
+    for number, each in theirs.items():
+        if waiting.get(each.name):
+            found[number] = waiting[each.name].pop(0).state
+    return {number: state for number, state in found.items() if state is not None}
+
+
+def _draws(observation: Observation) -> dict[int, Operation]:
+    """Number of a draw -> its operation."""
+    return dict(enumerate(each for each in observation.study.operations if each.random))
+
+
+def _reaching(observation: Observation, names: list[str]) -> dict[int, Operation]:
+    """The draws that the results depend on."""
+    _, operations = ancestors(observation.study, [observation.known[name].value for name in names if name in observation.known])
+    return {number: each for number, each in _draws(observation).items() if each.index in operations}
+
+
+def _first_draw(observation: Observation, names: list[str]) -> Operation | None:
+    return next(iter(_reaching(observation, names).values()), None) or next(iter(_draws(observation).values()), None)
+
+
+def evaluated(question: Question) -> Finding | None:
+    """Does one side, run in evaluation mode, agree with the other as it is?"""
+    for side, own, other in ((question.b, question.real_a, "reference"), (question.a, question.real_b, "candidate")):
+        seen = Modes()
+        found = _in_evaluation(question, side, seen)
+        if not seen.training or found is None:
+            continue
+        share = question.same_results(own, found)
+        if share is not None:
+            layers = ", ".join(sorted(seen.training))
+            who = "candidate" if other == "reference" else "reference"
+            proof = Proof("removed", f"with the {who}'s layers in evaluation mode it agrees with the {other} as it is", share)
+            evidence = [Evidence(f"layers called in training mode by the {who}: {layers}", len(seen.training))]
+            return Finding(
+                Cause.MODE,
+                f"the {who} runs in training mode, the {other} does not",
+                proof,
+                evidence,
+                [Fix("call eval() before inference", verified=True)],
+            )
+    return None
+
+
+def _in_evaluation(question: Question, side: Side, seen: Modes) -> Mapping[str, Any] | None:
+    if side.function is None:
+        return None
+    with ExitStack() as stack:
+        for framework in frameworks():
+            if framework.modes and is_imported(framework.module):
+                stack.enter_context(resolve(framework.modes)(seen, evaluate=True))
+        for elsewhere in abroad:
+            stack.enter_context(elsewhere.evaluating(seen))
+        try:
+            return question.laboratory.plain(side)
+        except TargetError:
+            return None

@@ -1,0 +1,246 @@
+"""Both sides mean the same: is what is left between them rounding, a problem that amplifies it, or another arithmetic?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from detconf.auditing.laboratory import Side
+from detconf.auditing.meaning import AMPLIFIED, COARSE, SEEN, Part, Split, numbers
+from detconf.auditing.question import Finding, Question
+from detconf.auditing.result import Evidence, Fix, Proof
+from detconf.shadows.formats import ROUNDINGS
+from detconf.shadows.regions import ancestors
+from detconf.shadows.study import Operation
+from detconf.values import Cause
+
+_FORMATS = tuple(name for name in ROUNDINGS if name != "float32")
+
+
+def overflowed(question: Question) -> Finding | None:
+    """A side becomes non-finite where its shadow, and the other side, are not."""
+    for each in question.complete:
+        which = each.overflowed
+        if not which:
+            continue
+        observation = question.exact_a if which == "a" else question.exact_b
+        assert observation is not None  # noqa: S101  # there was a shadow
+        operation = _first_infinite(question, which)
+        who = "reference" if which == "a" else "candidate"
+        where = f" at {operation.name}" if operation else ""
+        summary = f"the {who} becomes infinite or NaN{where}, in an intermediate value that its dtype cannot hold"
+        shadow = observation.known[each.name].shadow
+        finite = float(np.mean(np.isfinite(shadow)))
+        evidence = [Evidence(f"{each.name}: {finite:.0%} of the {who}'s elements are finite in higher precision", finite)]
+        proof = Proof("bounded", "the same operations on the same values stay finite when carried in higher precision")
+        return Finding(
+            Cause.OVERFLOW, summary, proof, evidence, [Fix("use a form of the formula that stays in range")], each.name, operation
+        )
+    return None
+
+
+def _first_infinite(question: Question, which: str) -> Operation | None:
+    """The first operation that makes a non-finite real value of a finite shadow."""
+    side = question.a if which == "a" else question.b
+    observation = question.laboratory.study(side, keep_real=True)
+    for operation in observation.study.operations if observation else ():
+        for value in operation.writes:
+            if value.real is None or value.shadow is None or not np.issubdtype(value.real.dtype, np.inexact):
+                continue
+            if value.real.shape == value.shadow.shape and np.any(~np.isfinite(value.real) & np.isfinite(value.shadow)):
+                return operation
+    return None
+
+
+def rounded(question: Question) -> Finding | None:
+    """All differing results mean the same on both sides: say what the rest is."""
+    parts = question.complete
+    if len(parts) != len(question.differing) or any(each.units > SEEN for each in parts):
+        return None
+    flushed = _flushed(question, parts)
+    if flushed:
+        return flushed
+    for each in parts:
+        found = _other_arithmetic(question, each)
+        if found:
+            return found
+    if any(max(each.roughness) > COARSE and not _long_sums(question, each) for each in parts):
+        question.tried.append("one side's own error is larger than rounding explains, and no arithmetic that was tried re-creates it")
+        return None
+    worst = max(parts, key=lambda each: max(each.a.condition, each.b.condition))
+    condition = max(worst.a.condition, worst.b.condition)
+    rough = max(max(each.roughness) for each in parts)
+    evidence = [
+        _agreement(question, parts),
+        Evidence("the largest own error of either side, in units of what rounding noise does to this computation", rough),
+    ]
+    proof = Proof("bounded", "each side's own error lies within what rounding noise of its dtypes does to the same operations")
+    if condition > AMPLIFIED:
+        operation = _amplifier(question)
+        at = f" at {operation.name}" if operation else ""
+        evidence.append(Evidence(f"{worst.name}: rounding is amplified this many times{at}", condition))
+        summary = f"the problem amplifies rounding{at}: neither side's digits mean much"
+        fix = Fix("make the problem better conditioned, or compute this part in a higher precision")
+        return Finding(Cause.ILL_CONDITIONED, summary, proof, evidence, [fix], worst.name, operation)
+    fixes = [Fix("nothing to fix, unless the same bits are needed: then run the same kernels in the same order on both sides")]
+    return Finding(Cause.ROUNDING, "the same formula, rounded in another order or by other kernels", proof, evidence, fixes, worst.name)
+
+
+def _flushed(question: Question, parts: list[Split]) -> Finding | None:
+    """One side has zeros where the other has numbers below the smallest normal one, and is otherwise the same."""
+    for who, ours, theirs in (("candidate", question.real_a, question.real_b), ("reference", question.real_b, question.real_a)):
+        pairs = [(numbers(ours[each.name]), numbers(theirs[each.name]), ours[each.name].dtype) for each in parts]
+        if all(
+            np.isrealobj(x) and x.shape == y.shape and np.array_equal(np.where(np.abs(x) < _SMALLEST.get(kind, 0.0), 0.0, x), y)
+            for x, y, kind in pairs
+        ):
+            words = f"the {who} has zeros where the other side has subnormal numbers"
+            proof = Proof("re-created", "the other side's results with their subnormal numbers set to zero are these, bit for bit", 1.0)
+            fix = Fix("set torch.set_flush_denormal, or what else flushes subnormal numbers to zero, alike on both sides")
+            return Finding(Cause.CONFIG, f"{words}: they are flushed to zero there", proof, [Evidence(words)], [fix], parts[0].name)
+    return None
+
+
+_SMALLEST = {"float32": 2.0**-126, "float64": 2.0**-1022, "bfloat16": 2.0**-126, "float16": 2.0**-14}
+
+
+def _agreement(question: Question, parts: list[Split]) -> Evidence:
+    for who, side in (("reference", question.a), ("candidate", question.b)):
+        if side.function is None:
+            return Evidence(f"the {who} is given as arrays: they are held against the other side's float64 shadow")
+    return Evidence("in higher precision both sides agree: the largest gap, in units of rounding noise", max(each.units for each in parts))
+
+
+def _other_arithmetic(question: Question, each: Split) -> Finding | None:
+    """Other dtypes, or one side's own error re-created by another arithmetic of the other side's program."""
+    a, b = question.real_a[each.name].dtype, question.real_b[each.name].dtype
+    if a != b:
+        return _finding(each, f"the results have the dtypes {a} and {b}", "the shadows agree: nothing but the dtype differs", "bounded")
+    for who, own, other, fine in _sides(question, each):
+        if own.floor > fine.floor and each.apart(fine) > COARSE:
+            words = f"the {who} computes in a dtype of unit roundoff {own.floor:.1e}, the other side in one of {fine.floor:.1e}"
+            return _finding(each, words, "in higher precision both agree; what is left is the coarser dtype's rounding", "bounded")
+        if float(np.max(own.rough, initial=0.0)) <= COARSE:
+            continue
+        form, effects = _recreated(question, each.name, own, other)
+        if form:
+            words = f"the {who}'s error is that of products whose inputs are rounded to {form}"
+            what = f"the other side's program, with the inputs of its products rounded to {form}, gives it up to rounding noise"
+            found = _finding(each, words, what, "re-created")
+            found.evidence += effects
+            return found
+        operation = _coarse_contraction(question, who)
+        if operation:
+            words = f"the {who}'s {operation.name} has {operation.local:.0f} times the error of its dtype"
+            found = _finding(each, words, "its float64 result on the very same inputs is that far away", "bounded")
+            found.operation = operation
+            return found
+    return None
+
+
+def _sides(question: Question, each: Split) -> Iterator[tuple[str, Part, Side, Part]]:
+    yield "candidate", each.b, question.a, each.a
+    yield "reference", each.a, question.b, each.b
+
+
+def _finding(each: Split, words: str, what: str, kind: str) -> Finding:
+    evidence = [
+        Evidence(words),
+        Evidence("own errors in units of rounding noise, reference and candidate", f"{each.roughness[0]:.3g}, {each.roughness[1]:.3g}"),
+    ]
+    fix = Fix("compute and store in the same dtype, with the same precision of products, on both sides")
+    return Finding(Cause.DTYPE, words, Proof(kind, what), evidence, [fix], each.name)
+
+
+def _recreated(question: Question, name: str, own: Part, other: Side) -> tuple[str, list[Evidence]]:
+    """The format to which the inputs of the other side's products must be rounded to give this side; empty for none."""
+    found: dict[str, float] = {}
+    observed = float(np.mean(np.abs(own.real - own.shadow)))
+    evidence = [Evidence(f"{name}: mean distance from the float64 shadow", observed)]
+    for form in _FORMATS:
+        observation = question.laboratory.study(other, rounding=form)
+        known = observation.known.get(name) if observation else None
+        if known is None or known.shadow.size != own.real.size:
+            continue
+        shadow = known.shadow.reshape(own.real.shape)
+        with np.errstate(all="ignore"):
+            distance = np.where(own.noise > 0, np.abs(own.real - shadow) / own.noise, 0.0)
+        found[form] = float(np.max(distance, initial=0.0))
+        effect = float(np.mean(np.abs(shadow - own.shadow)))
+        evidence.append(
+            Evidence(f"inputs of products rounded to {form}: mean effect {effect:.3g}; what is left, in units of noise", found[form])
+        )
+    least = min(found.values(), default=np.inf)
+    fits = least <= COARSE and least < float(np.max(own.rough)) / 8
+    # TF32 and float16 have equally many bits, and only very small elements tell them apart: the first that fits is named.
+    return next((form for form, distance in found.items() if fits and distance <= 1.5 * least), ""), evidence
+
+
+def _coarse_contraction(question: Question, who: str) -> Operation | None:
+    return next((each for each in _locally(question, who) if each.local is not None and each.local > COARSE and _products(each)), None)
+
+
+def _locally(question: Question, who: str) -> list[Operation]:
+    observation = question.laboratory.study(question.a if who == "reference" else question.b, local=True)
+    return observation.study.operations if observation else []
+
+
+_PRODUCTS = ("mm", "matmul", "linear", "conv", "dot", "einsum", "inner", "mv")
+_SUMS = ("sum", "mean", "var", "std", "norm", "average", "trace", "reduce", "add.reduce")
+
+
+def _products(operation: Operation) -> bool:
+    return any(word in operation.name for word in _PRODUCTS)
+
+
+def _long_sums(question: Question, each: Split) -> bool:
+    """Is the error that of sums of very many terms, which grows with their number where they are added one by one?"""
+    for who, own, _, _ in _sides(question, each):
+        if float(np.max(own.rough, initial=0.0)) <= COARSE:
+            continue
+        coarse = [operation for operation in _locally(question, who) if operation.local is not None and operation.local > COARSE]
+        if not coarse or not all(
+            any(word in operation.name for word in _SUMS) and operation.local <= _terms(operation)
+            for operation in coarse
+            if operation.local
+        ):
+            return False
+    return True
+
+
+def _terms(operation: Operation) -> float:
+    read = max((np.size(each.shadow) for each in operation.reads if each.shadow is not None), default=0)
+    written = max((int(np.prod(each.shape, dtype=np.int64)) for each in operation.writes), default=1)
+    return read / max(written, 1)
+
+
+def _amplifier(question: Question) -> Operation | None:
+    """The operation at which noise, relative to the value, grows most."""
+    exact = question.exact_b or question.exact_a
+    noisy = question.noisy_b or question.noisy_a
+    if exact is None or not noisy:
+        return None
+    other = noisy[0].study
+    if len(other.values) != len(exact.study.values):
+        return None
+    _, wanted = ancestors(exact.study, [exact.known[name].value for name in question.differing if name in exact.known])
+    growth: dict[int, float] = {}
+    for index in wanted:
+        operation = exact.study.operations[index]
+        before = max((_spread(each.value.shadow, other.values[each.value.index].shadow) for each in operation.reads), default=0.0)
+        after = max((_spread(each.shadow, other.values[each.index].shadow) for each in operation.writes), default=0.0)
+        growth[index] = after / max(before, 2.0**-24)
+    best = max(growth, key=growth.__getitem__, default=None)
+    return None if best is None else exact.study.operations[best]
+
+
+def _spread(shadow: Any, noisy: Any) -> float:
+    """Root mean square of the noise, relative to the value's."""
+    if shadow is None or noisy is None or shadow.shape != noisy.shape or not np.issubdtype(shadow.dtype, np.inexact):
+        return 0.0
+    with np.errstate(all="ignore"):
+        size = float(np.sqrt(np.mean(np.abs(shadow).astype(np.float64) ** 2)))
+        found = float(np.sqrt(np.mean(np.abs(noisy - shadow).astype(np.float64) ** 2)))
+    return found / size if size and np.isfinite(found) and np.isfinite(size) else 0.0

@@ -1,0 +1,125 @@
+"""Graph capture as an experiment: a program run without it, captured anew at each call, or compiled under other settings.
+
+For audits. Nothing here judges: it only says what was captured, and runs the program in another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from detconf.frameworks.base import Captured, Remedy
+from detconf.lookup import is_imported, loaded
+from detconf.values import Cause
+
+_COMPILERS = ("compile",)
+_TRACERS = ("trace", "script")
+
+
+@contextmanager
+def watch(seen: Captured) -> Iterator[None]:
+    """Note what is captured, and how often a saved state is loaded."""
+    torch = loaded("torch")
+    with ExitStack() as stack:
+        for owner, names in ((torch, _COMPILERS), (torch.jit, _TRACERS)):
+            for name in names:
+                stack.enter_context(_replaced(owner, name, _noting(getattr(owner, name), f"{owner.__name__}.{name}", seen)))
+        for kind in (torch.nn.Module, torch.optim.Optimizer):
+            stack.enter_context(_replaced(kind, "load_state_dict", _counting(kind.load_state_dict, seen)))
+        yield
+        if is_imported("torch._dynamo.utils") and loaded("torch._dynamo.utils").counters["frames"]["total"]:
+            seen.names.add("torch.compile")  # before this run, perhaps; a run without it shows whether that matters
+
+
+@contextmanager
+def without() -> Iterator[None]:
+    """Compiled, traced and scripted functions run as the Python that they were made from."""
+    torch = loaded("torch")
+    with ExitStack() as stack:
+        stack.enter_context(_replaced(torch.jit, "trace", _itself))
+        stack.enter_context(_replaced(torch.jit, "script", _itself))
+        if hasattr(torch.compiler, "set_stance"):
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        yield
+
+
+@contextmanager
+def anew() -> Iterator[None]:
+    """What is traced is traced again at each call, on the arguments of that call."""
+    torch = loaded("torch")
+    plain = torch.jit.trace
+
+    def trace(function: Any, *_args: Any, **options: Any) -> Any:
+        def call(*args: Any) -> Any:
+            # The check would trace once more, through this very function.
+            kept = {key: value for key, value in options.items() if key not in ("example_inputs", "check_trace")}
+            return plain(function, args, check_trace=False, **kept)(*args)
+
+        return call
+
+    with _replaced(torch.jit, "trace", trace), _compiled_with({}):
+        yield
+
+
+def remedies() -> tuple[Remedy, ...]:
+    """Settings of the compiler that take one kind of difference away."""
+    if not is_imported("torch._inductor.config"):
+        return ()
+    return (
+        Remedy("torch._inductor.config.fallback_random = True", Cause.RNG, lambda: _compiled_with({"fallback_random": True})),
+        Remedy(
+            "torch._inductor.config.emulate_precision_casts = True",
+            Cause.DTYPE,
+            lambda: _compiled_with({"emulate_precision_casts": True}),
+        ),
+        Remedy(
+            "torch._inductor.config.fallback_random = True and emulate_precision_casts = True",
+            Cause.RNG,
+            lambda: _compiled_with({"fallback_random": True, "emulate_precision_casts": True}),
+        ),
+    )
+
+
+@contextmanager
+def _compiled_with(settings: dict[str, Any]) -> Iterator[None]:
+    """Everything is compiled again, under these settings; and once more after the block."""
+    dynamo = loaded("torch._dynamo") if is_imported("torch._dynamo") else None
+    inductor = loaded("torch._inductor.config") if settings else None
+    with ExitStack() as stack:
+        if dynamo:
+            stack.callback(dynamo.reset)
+            dynamo.reset()
+        if inductor:
+            stack.enter_context(inductor.patch({key: value for key, value in settings.items() if hasattr(inductor, key)}))
+        yield
+
+
+def _itself(function: Any = None, *_args: Any, **_options: Any) -> Any:
+    return function
+
+
+def _noting(plain: Callable[..., Any], name: str, seen: Captured) -> Callable[..., Any]:
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        seen.names.add(name)
+        return plain(*args, **kwargs)
+
+    return noting
+
+
+def _counting(plain: Callable[..., Any], seen: Captured) -> Callable[..., Any]:
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        seen.restored += 1
+        return plain(*args, **kwargs)
+
+    return counting
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    plain = vars(owner)[name]
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, plain)
