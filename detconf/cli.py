@@ -110,7 +110,11 @@ COMMANDS = {
             (("b",), {"nargs": "?", "metavar": "CANDIDATE", "help": "the same"}),
             (
                 ("--inputs",),
-                {"metavar": "x=FILE:ARRAY,...", "help": "arguments of the functions, from files of arrays"},
+                {"metavar": "x=FILE:ARRAY,...", "help": "arguments of the functions, from files of arrays; of a model: FILE.py:function"},
+            ),
+            (
+                ("--modes",),
+                {"metavar": "MODES", "help": "graph modes of one model, joined by commas; without a candidate: all of its framework"},
             ),
             (("--python-a",), {"metavar": "PYTHON", "help": "interpreter of the reference, where the two cannot live together"}),
             (("--python-b",), {"metavar": "PYTHON", "help": "interpreter of the candidate"}),

@@ -242,18 +242,22 @@ def schema(_args: argparse.Namespace) -> int:
 
 
 def audit(args: argparse.Namespace) -> int:
-    """say why two functions, sets of arrays, or the operands of a failing test differ, with a proof made here"""
+    """say why two functions, sets of arrays, graph modes of a model, or the operands of a failing test differ, with a proof made here"""
     from detconf.auditing.entry import audit as audited
     from detconf.report import as_json, text
 
-    given = [each for each in (args.a, args.b) if each is not None]
-    if bool(args.command) == bool(given) or len(given) == 1:
-        msg = "two sides, or a test command, are needed. Write: detconf audit FILE.py:reference FILE.py:candidate, or detconf audit -- python -m pytest test_x.py::test"
+    sides = [each for each in (args.a, args.b) if each is not None]
+    if bool(args.command) == bool(sides) or (args.modes and len(sides) != 1):
+        msg = (
+            "two sides, one model, or a test command, are needed. Write: detconf audit FILE.py:reference FILE.py:candidate, "
+            "detconf audit FILE.py:model --modes eager,inductor --inputs FILE.py:inputs, or detconf audit -- python -m pytest test_x.py::test"
+        )
         raise DetconfError(msg)
     if sys.stderr.isatty():
         print("running both sides, then under study ...", file=sys.stderr)
+    modes = [word for word in (args.modes or "").split(",") if word] or None
     with redirect_stdout(sys.stderr):  # what the sides print is no result of ours
-        options = {"inputs": args.inputs, "python_a": args.python_a, "python_b": args.python_b}
+        options = {"modes": modes, "inputs": args.inputs, "python_a": args.python_a, "python_b": args.python_b}
         found = audited(args.command) if args.command else audited(args.a, args.b, **options)
     print(as_json(found) if args.json else text(found, verbose=args.verbose))
     return AGREES if found.equal else DIFFERS

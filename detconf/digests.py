@@ -40,6 +40,8 @@ class Flag(IntFlag):
     """No operation: data that entered from outside."""
     PUBLISHED = 128
     """No operation: a value named by `detconf.publish`."""
+    PROBED = 256
+    """Its gradient, if one is computed, is computed otherwise while it is recorded: the recorder may change those bits."""
 
 
 @lru_cache(maxsize=1 << 12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sys
@@ -9,7 +10,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -47,6 +48,13 @@ class Execution(Protocol):
 
     def runs(self, count: int, setting: Setting = PLAIN) -> Generator[Run, None, None]:
         """So many runs; fewer where an experiment takes too long."""
+        ...
+
+    def recorded(self, folder: str, keep: int | None) -> Generator[tuple[str, Run], None, None]:
+        """Runs without end like the plain ones, each recorded operation by operation: a folder of its own in `folder`, and the run.
+
+        `keep`: the index of the event whose arrays are kept; None for digests only.
+        """
         ...
 
     def trained(self) -> bool | None:
@@ -88,7 +96,17 @@ class InProcess:
                 if setting.changes and time.monotonic() > end:
                     return
 
-    def _one(self, function: Any, setting: Setting) -> Run:
+    def recorded(self, folder: str, keep: int | None) -> Generator[tuple[str, Run], None, None]:
+        from detconf.recording.running import record  # only where runs part
+
+        values = range(keep, keep + 1) if keep is not None else False
+        with _in_force(self.profile, self.seed, {}):
+            function = load_function(self.target) if isinstance(self.target, str) else self.target
+            for path in _folders(folder):
+                recording = record(os.path.join(path, observing.OPERATIONS), values=values, sources=True)
+                yield path, self._one(function, PLAIN, recording)
+
+    def _one(self, function: Any, setting: Setting, recording: AbstractContextManager[Any] | None = None) -> Run:
         self.files.begin()
         with ExitStack() as stack:
             results = stack.enter_context(collecting())
@@ -97,6 +115,8 @@ class InProcess:
             if setting.has("evaluate"):
                 self.modes = Modes()
                 _watch(stack, self.modes)
+            if recording:
+                stack.enter_context(recording)
             _call(function)
         return Run(results | self.files.written())
 
@@ -192,6 +212,11 @@ class InChildren:
                 if setting.changes and time.monotonic() > end:
                     return
 
+    def recorded(self, folder: str, keep: int | None) -> Generator[tuple[str, Run], None, None]:
+        with self._environment(PLAIN) as environment:
+            for path in _folders(folder):
+                yield path, self._one(_command(self.target), observing.environment(environment, path, keep, "operations"), observed=True)
+
     @contextmanager
     def _environment(self, setting: Setting) -> Iterator[dict[str, str]]:
         from detconf.launch import child_environment  # only where children are started
@@ -203,13 +228,15 @@ class InChildren:
             environment.pop("DETCONF_SEEDED", None)  # each run is the first process of its command
             yield environment | ({STEPS: str(self.steps)} if self.steps else {}) | setting.environment
 
-    def _one(self, command: list[str], environment: dict[str, str]) -> Run:
+    def _one(self, command: list[str], environment: dict[str, str], *, observed: bool = False) -> Run:
+        """`observed`: the environment says already what is recorded."""
         with tempfile.TemporaryDirectory(prefix="detconf-", ignore_cleanup_errors=True) as folder:
             published = os.path.join(folder, "published")
             os.mkdir(published)
             self.files.begin()
-            observed = observing.environment(environment, folder) if isinstance(self.target, list) else environment
-            ending = supervise(command, observed | {FOLDER: published}, folder, self.timeout or _TIMEOUT)
+            plain = observed or not isinstance(self.target, list)
+            own = environment if plain else observing.environment(environment, folder)
+            ending = supervise(command, own | {FOLDER: published}, folder, self.timeout or _TIMEOUT)
             return Run(observing.states(folder) | read_published(published) | self.files.written(), ending)
 
     def kept(self, index: int, count: int = 2) -> list[Array]:
@@ -224,6 +251,14 @@ class InChildren:
 
     def trained(self) -> bool | None:
         return None
+
+
+def _folders(parent: str) -> Iterator[str]:
+    """New folders in `parent`, without end."""
+    for number in itertools.count():
+        path = os.path.join(parent, str(number))
+        os.mkdir(path)
+        yield path
 
 
 def _command(target: Target) -> list[str]:

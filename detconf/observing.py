@@ -1,7 +1,7 @@
 """What an unmodified training shows without its help: its state at the end of every optimizer step.
 
 A recording of level "state" is made of each run, by detconf's sitecustomize. Digests first; where runs part, runs are
-made again that keep the array at hand.
+made again that keep the array at hand, or that are recorded operation by operation.
 """
 
 from __future__ import annotations
@@ -9,34 +9,45 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping
+from typing import Literal
 
 from detconf.arrays import Array, Place, Sealed
 from detconf.launch import INJECT
 from detconf.recording.event import Event, Flag
-from detconf.recording.launching import LEVEL, VALUES, VARIABLE
+from detconf.recording.launching import LEVEL, SOURCES, VALUES, VARIABLE
 from detconf.recording.names import siblings
 from detconf.recording.reading import Recording
 
 _NAME = "state.det"
+OPERATIONS = "operations.det"
 
 
-def environment(base: Mapping[str, str], folder: str, keep: int | None = None) -> dict[str, str]:
-    """`base` with the variables that make a child record its state into `folder`.
+def environment(
+    base: Mapping[str, str], folder: str, keep: int | None = None, level: Literal["state", "operations"] = "state"
+) -> dict[str, str]:
+    """`base` with the variables that make a child record its state into `folder`, or its operations with their places.
 
     Args:
         base: an environment.
         folder: of this run.
         keep: index of the event whose array is kept; None for digests only.
+        level: of the recording.
     """
     others = [entry for entry in base.get("PYTHONPATH", "").split(os.pathsep) if entry not in ("", INJECT)]
     values = "" if keep is None else f"{keep}:{keep + 1}"
     return {
         **base,
         "PYTHONPATH": os.pathsep.join([INJECT, *others]),
-        VARIABLE: os.path.join(folder, _NAME),
-        LEVEL: "state",
+        VARIABLE: os.path.join(folder, _NAME if level == "state" else OPERATIONS),
+        LEVEL: level,
         VALUES: values,
+        SOURCES: "" if level == "state" else "1",
     }
+
+
+def recordings(folder: str) -> list[str]:
+    """The files that a run left whose operations were recorded."""
+    return siblings(os.path.join(folder, OPERATIONS))
 
 
 def states(folder: str) -> dict[Place, Array]:

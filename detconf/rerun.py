@@ -8,18 +8,18 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from detconf import batch, facts, ranking, resuming
-from detconf.arrays import Array, Place, Sealed
+from detconf import batch, facts, locating, ranking, resuming
+from detconf.arrays import Array, Place
 from detconf.axes import VARIABLES, Variable
 from detconf.causes.changes import Change, Setting
 from detconf.causes.reruns import Explanation, explain
-from detconf.comparison import differences, diverge
+from detconf.comparison import differences
 from detconf.errors import TargetError
 from detconf.execution import Execution, InChildren, InProcess
 from detconf.outputs import Outputs
 from detconf.targets import Target, label
 from detconf.values import Cause, suggest
-from detconf.verification import Axis, Evidence, Run, Verification, runs_until
+from detconf.verification import Axis, Evidence, Operation, Run, Verification, runs_until
 
 __all__ = ["Verification", "verify"]
 
@@ -82,6 +82,7 @@ def verify(  # noqa: PLR0913  # the contract of the design, keyword-only
         axes, executions = (ranking.NAME,), {ranking.NAME: replace(children, target=launched)}
     found = [_repeat(axis, executions[axis], (runs, count), wanted, files) for axis in axes if axis in executions]
     main = next((each for each in found if each.evidence.distinct > 1), found[-1])
+    operation = locating.locate(main.evidence, executions[main.axis.axis]) if main.evidence.distinct > 1 else None
     variables = [variable for variable in VARIABLES if variable.name in axes]
     varied = _vary(variables, executions["process"], found[-1]) if variables else []
     if batch.NAME in axes:
@@ -90,7 +91,7 @@ def verify(  # noqa: PLR0913  # the contract of the design, keyword-only
         varied.append(_vary_ranks(launched, children, found[-1]))
     if resume:
         varied.append(_resume(resume, children, found[-1]))
-    return _verdict(main, (*(each.axis for each in found), *varied), label(wanted), profile, until)
+    return _verdict(main, (*(each.axis for each in found), *varied), label(wanted), profile, until, operation)
 
 
 _ALREADY = "not judged: the plain runs already differ"
@@ -208,21 +209,9 @@ def _repeat(axis: str, execution: Execution, runs: tuple[int, int], target: Targ
     """Make at least and at most so many runs, and look for the cause where they differ."""
     evidence = _gather(execution.runs(runs[1]), least=runs[0])
     _require(evidence, label(target), files)
-    _measure(evidence, execution)
+    locating.measure(evidence, execution)
     found = _explain(evidence, execution)
     return _Repeated(Axis(axis, evidence.distinct == 1, evidence.divergence, found.restored_by), evidence, found)
-
-
-def _measure(evidence: Evidence, execution: Execution) -> None:
-    """Run twice more where only digests were seen to differ, keeping that array: to say where and by how much."""
-    found = evidence.divergence
-    if found is None or found.origin != "state" or not isinstance(execution, InChildren) or evidence.reference is None:
-        return
-    place = Place(found.name, found.step, found.occurrence, found.rank, found.origin)
-    sealed = evidence.reference.get(place)
-    arrays = execution.kept(sealed.index) if isinstance(sealed, Sealed) else []
-    measured = diverge(place, *arrays) if len(arrays) > 1 else None
-    evidence.divergence = measured or found
 
 
 def _base(execution: Execution, plain: _Repeated) -> Mapping[Place, Array] | None:
@@ -277,7 +266,9 @@ def _vary_one(variable: Variable, execution: Execution, base: Mapping[Place, Arr
     return Axis(variable.name, True if labels else None, None, note=", ".join(labels) or "nothing here can be varied")
 
 
-def _verdict(main: _Repeated, axes: tuple[Axis, ...], what: str, profile: str | None, until: float | None) -> Verification:
+def _verdict(  # noqa: PLR0913, PLR0917  # what was found, and what was asked
+    main: _Repeated, axes: tuple[Axis, ...], what: str, profile: str | None, until: float | None, operation: Operation | None
+) -> Verification:
     evidence = main.evidence
     return Verification(
         target=what,
@@ -287,6 +278,7 @@ def _verdict(main: _Repeated, axes: tuple[Axis, ...], what: str, profile: str | 
         distinct=evidence.distinct,
         cause=main.found.cause if evidence.distinct > 1 else next((axis.cause for axis in axes if axis.invariant is False), Cause.EQUAL),
         divergence=next((axis.divergence for axis in axes if axis.divergence), None),
+        operation=operation,
         axes=axes,
         observed=evidence.observed,
         digests={"runs": evidence.combined(), "arrays": evidence.table()},

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from detconf.arrays import Array, Place
+from detconf.comparing.result import Finding
 from detconf.comparison import Divergence, differences
 from detconf.errors import TargetError
 from detconf.supervise import Ending
@@ -61,6 +62,25 @@ class Tried:
 
     def to_dict(self) -> dict[str, Any]:
         return {"changes": list(self.changes), "runs": self.runs, "agreed": self.agreed, "note": self.note}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """The first operation by which reruns part, seen in runs that were recorded.
+
+    Attributes:
+        finding: None where none was found; the notes say why.
+        runs: recorded runs.
+        notes: what it does not show, such as that the recorder leaves the bits alone.
+    """
+
+    finding: Finding | None
+    runs: int
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        found = self.finding.to_dict() if self.finding else {"name": None}
+        return {**found, "runs": self.runs, "notes": list(self.notes)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +145,7 @@ class Verification(Printable):
         cause: `equal` when stable.
         divergence: the first result, in the order of recording, that differs between two runs; None where runs differ
             only in that some failed.
+        operation: the first operation by which reruns part; None where they agree.
         axes: what was varied.
         observed: how much was compared.
         digests: per run one over everything ("runs"), and per array one for each run ("arrays").
@@ -140,6 +161,7 @@ class Verification(Printable):
     distinct: int
     cause: Cause
     divergence: Divergence | None
+    operation: Operation | None = None
     axes: tuple[Axis, ...]
     observed: Observed
     digests: Mapping[str, Any]
@@ -168,6 +190,7 @@ class Verification(Printable):
             "distinct": self.distinct,
             "cause": str(self.cause),
             "divergence": self.divergence and self.divergence.to_dict(),
+            "operation": self.operation and self.operation.to_dict(),
             "axes": [axis.to_dict() for axis in self.axes],
             "missed_at_95": self.missed_at_95,
             "observed": self.observed.to_dict(),

@@ -12,7 +12,7 @@ import paddle
 import pytest
 from paddle.nn import functional
 
-from detconf.auditing.ladder import climb
+from detconf.auditing.modes.climb import climb
 from detconf.auditing.result import Audit
 from detconf.errors import DetconfError, TargetError
 from detconf.values import Cause

@@ -20,9 +20,9 @@ from torch import nn
 from torch.nn import functional
 
 from detconf.arrays import Array
-from detconf.auditing.isolation import forked
-from detconf.auditing.ladder import climb
-from detconf.auditing.parcels import pack, unpack
+from detconf.auditing.modes.climb import climb
+from detconf.auditing.modes.isolation import forked
+from detconf.auditing.modes.parcels import pack, unpack
 from detconf.auditing.result import Audit
 from detconf.errors import DetconfError, TargetError
 from detconf.values import Cause

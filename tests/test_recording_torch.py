@@ -19,6 +19,7 @@ from detconf.arrays import Array
 from detconf.frameworks.torch.tensors import to_array
 from detconf.recording.event import NOTHING, Event, Flag
 from detconf.recording.reading import Recording
+from detconf.report.recording import as_text
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import models
@@ -83,6 +84,83 @@ def test_results_are_the_same_with_and_without(run: Run, name: str, optimizer: d
     assert len(first) > 50
     assert first[-1].step == 2
     assert {event.step for event in state} == {0, 1, 2}
+
+
+_A, _B, _S = (torch.randn(shape, generator=torch.Generator().manual_seed(7)) for shape in ((30, 20), (3, 17, 20), (20, 20)))
+_ASKING: dict[str, tuple[Callable[[], torch.Tensor], str]] = {
+    "svdvals": (lambda: torch.linalg.svdvals(_A), "aten.linalg_svdvals"),
+    "eigvalsh": (lambda: torch.linalg.eigvalsh(_S + _S.T), "aten.linalg_eigvalsh"),
+    "cond": (lambda: torch.linalg.cond(_A), "aten.linalg_svdvals"),
+    "nuclear": (lambda: torch.linalg.matrix_norm(_A, "nuc"), "aten.linalg_svdvals"),
+    "spectral": (lambda: torch.linalg.matrix_norm(_A, 2), "aten.linalg_svdvals"),
+    "norm": (lambda: torch.norm(_A, "nuc"), "aten.linalg_svdvals"),
+    "rank": (lambda: torch.linalg.matrix_rank(_S + _S.T, hermitian=True), "aten.linalg_eigvalsh"),
+    "matmul": (lambda: _B @ _S.view(1, 20, 20), "aten.matmul"),
+    "linear": (lambda: torch.nn.functional.linear(_B, _S), ""),
+    "svdvals out": (lambda: torch.linalg.svdvals(_A, out=torch.empty(20)), ""),
+    "eigh": (lambda: torch.linalg.eigh(_S + _S.T)[0], ""),
+}
+"""Functions that ask whether a mode is active, and what the recording shows of them."""
+
+
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize("name", _ASKING)
+def test_functions_that_ask_for_a_mode_do_not_notice_the_recorder(run: Run, name: str, inference: bool) -> None:
+    """What PyTorch computes otherwise under a dispatch mode has its plain bits under the recorder, and is one operation."""
+    function, whole = _ASKING[name]
+    found: list[bytes] = []
+    with torch.inference_mode(inference):
+        plain = digest(function())
+        events = run(lambda: found.append(digest(function())))
+        assert found == [plain]
+        assert digest(function()) == plain
+    if whole and not inference:  # there, composite functions are whole anyway
+        (event,) = (event for event in events if event.name == whole)
+        assert len(event.inputs) == (2 if name == "matmul" else 1)
+        assert not {"aten._linalg_svd", "aten._linalg_eigh", "aten.bmm", "aten.mm"} & set(names(events))
+
+
+def test_a_whole_operation_keeps_its_gradient(run: Run) -> None:
+    """A product of a batch with one matrix, run with the mode off, is differentiated as it is without a recorder."""
+
+    def gradient(at: Callable[[torch.Tensor], torch.Tensor], start: torch.Tensor) -> bytes:
+        x = start.clone().requires_grad_()
+        at(x).square().sum().backward()
+        assert x.grad is not None
+        return digest(x.grad)
+
+    cases = [(lambda x: x @ _S.view(1, 20, 20), _B), (lambda x: _B @ x, _S.view(1, 20, 20)), (torch.linalg.svdvals, _A)]
+    plain = [gradient(*case) for case in cases]
+    found: list[bytes] = []
+    events = names(run(lambda: found.extend(gradient(*case) for case in cases)))
+    assert found == plain
+    assert "aten.matmul" in events
+    assert "aten._linalg_svd" in events  # a gradient needs the vectors, recorded or not
+
+
+def test_a_recording_tells_of_gradients_that_it_may_change(run: Run, tmp_path: Path) -> None:
+    """`prod` and `masked_fill` compute their gradients otherwise under any mode: their events say so, and so does the file."""
+    mask = _A > 0
+
+    def work() -> None:
+        x, fill = _A.clone().requires_grad_(), torch.tensor(1.0, requires_grad=True)
+        x.prod(1).sum().backward()
+        x.masked_fill(mask, fill).sum().backward()
+        x.masked_fill(mask, 2.0).sum().backward()
+        _A.prod()
+        with torch.no_grad():
+            x.prod()
+
+    flagged = [event.name for event in run(work) if event.flags & Flag.PROBED]
+    assert flagged == ["aten.prod.dim_int", "aten.masked_fill.Tensor"]
+    path = tmp_path / "run.det"
+    with Recording(path) as found:
+        assert found.summary()["probed"] == ["aten.masked_fill.Tensor", "aten.prod.dim_int"]
+        assert "gradients of aten.masked_fill.Tensor, aten.prod.dim_int" in "".join(as_text(found, ops=False))
+    assert any("aten.prod.dim_int" in note for note in detconf.compare(path, path).notes)
+    run(_A.prod)
+    with Recording(path) as found:
+        assert found.summary()["probed"] == []
 
 
 def test_two_recordings_differ_where_the_program_does(run: Run) -> None:

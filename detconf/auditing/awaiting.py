@@ -1,4 +1,4 @@
-"""A study that waits before its first value, to be copied for several runs (`forking`)."""
+"""A study that waits before it is first told or asked anything, to be copied for several runs (`forking`)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,26 @@ class _Awaiting(Study):
 
     take: Callable[[str, str], None] | None = None
 
-    def _value(self, *args: Any) -> tuple[Value, Any]:
+    def _wait(self) -> None:
         take, self.take = self.take, None
         if take is not None:
             serve(take)
-        return super()._value(*args)
+
+    def leaf(self, *args: Any, **options: Any) -> tuple[Value, Any]:
+        self._wait()
+        return super().leaf(*args, **options)
+
+    def operation(self, *args: Any, **options: Any) -> list[tuple[Value, Any]]:
+        self._wait()
+        return super().operation(*args, **options)
+
+    def altered(self) -> Mapping[str | int, Any]:
+        self._wait()
+        return super().altered()
+
+    def drawing(self, fixed: Any) -> Any:
+        self._wait()
+        return super().drawing(fixed)
 
 
 def study(options: Mapping[str, Any], take: Callable[[str, str], None]) -> Study:

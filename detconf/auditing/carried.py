@@ -68,10 +68,20 @@ def _starts_anew(operation: Operation, place: int, other: Value, parting: Partin
     value, study = operation.reads[place].value, parting.b.study
     if _fresh(value):
         return not _fresh(other) and other.maker >= 0
+    seen = parting.question.captured
+    if seen[1].restored > seen[0].restored and _read_before(operation, place, other, parting):
+        return True
     if _goes_back(value, study) or not _goes_back(other, parting.a.study):
         return False
     alike = (each for each in study.operations if each.name == operation.name and len(each.reads) > place)
     return any(_goes_back(each.reads[place].value, study) for each in alike)
+
+
+def _read_before(operation: Operation, place: int, other: Value, parting: Parting) -> bool:
+    """After a resume: did the reference read this very value there at an earlier time than the one it reads now?"""
+    earlier = (each for each in parting.a.study.operations if each.name == operation.name and len(each.reads) > place)
+    value = operation.reads[place].value
+    return any(each.reads[place].value.index < other.index and _same(each.reads[place].shadow, value.shadow) for each in earlier)
 
 
 def _goes_back(value: Value, study: Study) -> bool:

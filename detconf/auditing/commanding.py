@@ -23,7 +23,7 @@ from detconf.auditing.laboratory import Laboratory, Observation, Side
 from detconf.auditing.packing import Unpacked
 from detconf.auditing.pairs import Numbering, one_side
 from detconf.auditing.remote import Verified
-from detconf.auditing.requests import Request, evaluated
+from detconf.auditing.requests import CHANGES, Request, evaluated
 from detconf.errors import TargetError
 from detconf.launch import INJECT
 from detconf.supervise import Ending, supervise
@@ -122,7 +122,8 @@ class CommandLaboratory(Laboratory):
         try:
             whole = self._whole(self._studied(role, options))
         except TargetError as error:
-            self.problems[side.label] = str(error)
+            if not CHANGES & set(options):  # a change that cannot be carried out is no loss
+                self.problems[side.label] = str(error)
             return None
         found, numbering = one_side(whole, role, self._numbering.get(role))
         if not options:
@@ -131,7 +132,7 @@ class CommandLaboratory(Laboratory):
 
     def _studied(self, role: str, options: Mapping[str, Any]) -> Run:
         own = evaluated(options, lambda index: self._shadow(role, index))
-        if not any(own.get(name) for name in ("amendments", "alterations", "states")):
+        if not any(own.get(name) for name in CHANGES) or role not in self._numbering:
             return self._shared(Request(kind="study", options=own), role)
         return self._forked(Request(kind="study", options=self._numbering[role].outward(own)))
 
@@ -141,13 +142,20 @@ class CommandLaboratory(Laboratory):
         if request.kind == "study" and (request.conditions or not set(request.options) <= SERVED):
             return self.run(request)
         folder, asked, answer = self._place()
-        if request.kind not in self._forks:
-            Request(kind=request.kind).write(os.path.join(folder, "first"))
-            self._forks[request.kind] = Forks(self.command, self._variables(os.path.join(folder, "first"), answer), folder)
-        return _met(folder, answer, Ending()) if self._forks[request.kind].run(request, asked, answer) else self.run(request)
+        return _met(folder, answer, Ending()) if self._copies(request.kind).run(request, asked, answer) else self.run(request)
+
+    def _copies(self, kind: str) -> Forks:
+        """The command, stopped where it can be copied for requests of a kind."""
+        if kind not in self._forks:
+            folder, asked, answer = self._place()
+            Request(kind=kind).write(asked)
+            self._forks[kind] = Forks(self.command, self._variables(asked, answer), folder)
+        return self._forks[kind]
 
     def trips(self, count: int) -> tuple[int, int, int]:
         """(runs from other seeds, those in which a comparison fails, different operands among those)."""
+        if not self._copies("plain").alive:
+            return 0, 0, 0
         runs = [self._forked(Request(seed=(self.seed + 1 + each) % _SEEDS, options={"first": True})) for each in range(count)]
         failing = [run.whole for run in runs if run.whole is not None]
         different = {tuple(sorted((name, each.digest) for name, each in whole.arrays.items())) for whole in failing}

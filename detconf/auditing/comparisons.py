@@ -24,7 +24,7 @@ PREDICATES: Mapping[str, tuple[str, ...]] = {"numpy": ("allclose", "array_equal"
 """Functions that return False, by module."""
 METHODS = ("assertAlmostEqual",)
 """Of unittest.TestCase."""
-_NAMES = (("actual", "x", "a", "first", "input"), ("desired", "expected", "y", "b", "second", "other"))
+_NAMES = (("actual", "x", "a", "a1", "first", "input"), ("desired", "expected", "y", "b", "a2", "second", "other"))
 _CLOSE = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}
 """Defaults of torch.testing.assert_close (torch/testing/_comparison.py, _DTYPE_PRECISIONS), by dtype; complex as their parts."""
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")

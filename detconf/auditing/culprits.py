@@ -18,7 +18,7 @@ from detconf.auditing.layouts import arranged
 from detconf.auditing.parting import Parting, first_output, part
 from detconf.auditing.question import Finding, Question, put
 from detconf.auditing.result import Evidence, Fix, Proof
-from detconf.shadows.formats import ROUNDINGS, round_to
+from detconf.shadows.formats import ROUNDINGS, round_to, unit
 from detconf.shadows.study import Value
 from detconf.values import Cause
 
@@ -64,7 +64,7 @@ def _repaired(question: Question) -> Finding | None:
         if place == before:  # nothing new to try
             continue
         before = place
-        for attempt in (_formatted, carried, decided, unlike, optional, arranged):
+        for attempt in (_formatted, _near, carried, decided, unlike, optional, arranged):
             found = attempt(parting)
             if found:
                 found.output = name
@@ -92,6 +92,35 @@ def _formatted(parting: Parting) -> Finding | None:
             fix = Fix(f"keep the precision of what both sides compute with: nothing rounded to {form}")
             return Finding(Cause.DTYPE, words, proof, [Evidence(words, len(amendments))], [fix])
     return None
+
+
+def _near(parting: Parting) -> Finding | None:
+    """Values from outside that differ from the reference's by roundings, and all that comes after follows from that."""
+    amendments: dict[int, Callable[[Any], Any]] = {}
+    worst = 0.0
+    for leaf in (each for each in parting.theirs.leaves if _floats(each)):
+        others = (value for value in parting.a.study.values if value.maker < 0 and value.shape == leaf.shape and _floats(value))
+        distances = [(_distance(leaf, value), value) for value in others]
+        least, nearest = min(distances, key=lambda pair: pair[0], default=(np.inf, leaf))
+        if least <= _ROUNDINGS:
+            amendments[leaf.index] = put(nearest.shadow)
+            worst = max(worst, least)
+    if not amendments or not parting.repaired(amendments=amendments):
+        return None
+    words = f"{len(amendments)} of the inputs differ already, by {worst:.2g} roundings of their largest element"
+    proof = Proof("removed", "with the reference's inputs, in higher precision, the sides agree")
+    return Finding(
+        Cause.ROUNDING, words, proof, [Evidence(words, worst)], [Fix("compare from the same inputs, bit for bit", verified=True)]
+    )
+
+
+_ROUNDINGS = 8.0
+
+
+def _distance(leaf: Value, value: Value) -> float:
+    """The largest difference, in units of roundoff of the coarser dtype at the largest element."""
+    scale = float(np.max(np.abs(value.shadow))) * max(unit(leaf.dtype), unit(value.dtype))
+    return float(np.max(np.abs(leaf.shadow - value.shadow))) / scale if scale else np.inf
 
 
 def _floats(value: Value) -> bool:

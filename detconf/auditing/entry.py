@@ -10,10 +10,12 @@ from detconf import facts
 from detconf.arrays import Array
 from detconf.auditing.capturing import captured
 from detconf.auditing.culprits import parted
+from detconf.auditing.devices import unexamined
 from detconf.auditing.drawing import drawn, evaluated
 from detconf.auditing.guessing import guessed
 from detconf.auditing.hosting import hosted
 from detconf.auditing.laboratory import Laboratory, Side
+from detconf.auditing.modes.climb import climb
 from detconf.auditing.opaque import opaque
 from detconf.auditing.precision import overflowed, rounded
 from detconf.auditing.question import Attempt, Finding, Question, watching
@@ -44,7 +46,7 @@ def audit(  # noqa: PLR0913  # ways to say what is compared
         reference: a function without arguments, "file.py:function", a file of arrays, arrays by name, or a recording with
             values. The words of a test command, alone: the operands of the first comparison that fails in it are the sides.
         candidate: the same.
-        modes: graph modes, for one model.
+        modes: graph modes, for one model; None with no candidate takes all of its framework. See `auditing.modes.climb`.
         inputs: of that model, or of the functions: arrays by name, or text such as "x=in.npz:x,W=w.npy".
         python_a, python_b: interpreters of the reference and of the candidate, where the two cannot live together. Where
             one is given, each side runs in a process of its own.
@@ -52,7 +54,8 @@ def audit(  # noqa: PLR0913  # ways to say what is compared
     Raises:
         TargetError: a side cannot be found or run, or there is nothing to compare.
     """
-    del modes
+    if modes is not None or (candidate is None and (callable(reference) or isinstance(reference, str))):
+        return climb(reference, modes, inputs)
     elsewhere = audited_elsewhere(reference, candidate)
     if elsewhere is not None:
         return elsewhere
@@ -145,8 +148,14 @@ def _equal(question: Question) -> Audit:
         summary="every byte is equal",
         evidence=evidence,
         proof=proof,
+        unexamined=tuple(_devices(question, Cause.EQUAL)),
         environment=facts.gather().to_dict(),
     )
+
+
+def _devices(question: Question, cause: Cause) -> list[str]:
+    """Of two sides that ran here."""
+    return unexamined(cause) if question.a.function and question.b.function else []
 
 
 def _result(question: Question, finding: Finding) -> Audit:
@@ -166,7 +175,7 @@ def _result(question: Question, finding: Finding) -> Audit:
         evidence=(*finding.evidence, *(Evidence(each) for each in _structure(question))),
         proof=finding.proof,
         fixes=tuple(sorted(finding.fixes, key=lambda fix: not fix.verified)),
-        unexamined=tuple(dict.fromkeys([*question.unexamined, *problems, *lost])),
+        unexamined=tuple(dict.fromkeys([*question.unexamined, *problems, *lost, *_devices(question, finding.cause)])),
         tried=tuple(question.tried),
         tolerance=tolerances(question),
         environment=facts.gather().to_dict(),

@@ -130,7 +130,7 @@ def _disturbed(laboratory: CommandLaboratory, whole: Observation) -> list[str]:
 def _often(laboratory: CommandLaboratory) -> list[Evidence]:
     """How often the command fails, from other random numbers."""
     runs, failing, different = laboratory.trips(_OTHERS)
-    if failing > 1 and different == 1:
+    if not runs or (failing > 1 and different == 1):
         return []  # it seeds itself
     return [Evidence(f"started from {runs} other random numbers, the command fails in {failing} runs", failing / runs)]
 

@@ -26,7 +26,7 @@ SERVED = frozenset(("amendments", "alterations", "states", "draws"))
 """Options that a study takes up while it runs."""
 _PATIENCE = 240.0
 """Seconds for one run, twice."""
-_LOOK = 0.002
+_LOOK, _STARTS = 0.002, 0.5
 
 
 def serve(take: Callable[[str, str], None]) -> None:
@@ -99,12 +99,29 @@ class Forks:
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(path)
             listening.listen(1)
-            listening.settimeout(_PATIENCE)
+            listening.settimeout(_STARTS)
             self._thread = threading.Thread(target=supervise, args=(list(command), dict(environment), folder, 1e6), daemon=True)
             self._thread.start()
-            self._connection, _ = listening.accept()
+            self._connection = self._accepted(listening)
         self._connection.settimeout(_PATIENCE)
         self._lines = self._connection.makefile("rw", encoding="utf-8")
+
+    def _accepted(self, listening: socket.socket) -> socket.socket:
+        """The command's connection.
+
+        Raises:
+            OSError: it has ended without one.
+        """
+        while self._thread is not None and self._thread.is_alive():
+            with suppress(TimeoutError):
+                return listening.accept()[0]
+        msg = "the command never came to where it would be copied"
+        raise OSError(msg)
+
+    @property
+    def alive(self) -> bool:
+        """Can it be copied?"""
+        return self._lines is not None
 
     def run(self, request: Request, path: str, answer: str) -> bool:
         """Have a request run. False where it could not be; then this is over."""

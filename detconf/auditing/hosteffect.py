@@ -100,7 +100,9 @@ def _effect(own: Observation, rerun: Observation, other: Observation, closer: li
         if isinstance(value, float) and isinstance(single, float) and value and single != value:
             words = f"its scalar is {float(value)!r} where it is formed in float64, and {float(single)!r} in float32; apart, relative"
             evidence.append(Evidence(words, f"{abs(single - value) / abs(value):.3g}"))
-    words = f"formed in float32, {len(closer)} such values come to within {_TOGETHER:g} units of roundoff; of the first, this share is equal"
+    words = (
+        f"formed in float32, {len(closer)} such values come to within {_TOGETHER:g} units of roundoff; of the first, this share is equal"
+    )
     evidence.append(Evidence(words, equal))
     return Effect(operation, evidence)
 
@@ -120,13 +122,12 @@ def _pairs(own: Observation, other: Observation) -> list[tuple[Value, Value, flo
 
 
 def _computed(observation: Observation) -> list[Value]:
-    """Floats that the results were computed through."""
-    wanted, _ = ancestors(observation.study, [each.value for each in observation.known.values()])
+    """Floats that the results were computed through, or that were written along with those: an optimizer's moments."""
+    _, operations = ancestors(observation.study, [each.value for each in observation.known.values()])
     return [
         value
         for value in observation.study.values
-        if value.index in wanted
-        and value.maker >= 0
+        if value.maker in operations
         and not value.lost
         and value.dtype == "float32"
         and value.real is not None

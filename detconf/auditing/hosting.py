@@ -27,6 +27,7 @@ _BETTER, _SMALLER = 4.0, 2.0
 """Times that the difference must shrink: its root mean square, and its largest, which is one unit in the last place at least."""
 _FEW = 8
 """Elements below which only equal bits count."""
+_NO_WORSE = 1.5
 _NARROWING = 60
 """Runs spent on finding the lines."""
 
@@ -99,13 +100,19 @@ class Experiment:
             return under(Condition(HOST_FLOATS, json.dumps([self.file, self.variant, None if lines is None else list(lines)])))
         return rounding(self.file, self.variant, lines)
 
-    def narrowed(self, lines: list[int]) -> list[int]:
-        """As few of the lines as explain the difference: pieces are left out as long as it stays explained."""
+    def narrowed(self, lines: list[int], whole: float) -> list[int]:
+        """As few of the lines as explain the difference: pieces are left out as long as it stays explained.
+
+        Args:
+            lines: numbers.
+            whole: the difference that is left with all of them; with fewer it may be half as large again.
+        """
         size = max(1, len(lines) // 2)
         while self.runs < _NARROWING:
             for start in range(0, len(lines), size):
                 rest = lines[:start] + lines[start + size :]
-                if rest and self.runs < _NARROWING and self.explains(rest):
+                found = self.explains(rest) if rest and self.runs < _NARROWING else None
+                if found and found["after"] <= _NO_WORSE * whole:
                     lines = rest
                     break
             else:
@@ -125,7 +132,7 @@ def hosted(question: Question) -> Finding | None:
             figures = experiment.explains()
         if figures is None:
             continue
-        lines = experiment.narrowed(sorted(transformed(experiment.file)[1]))
+        lines = experiment.narrowed(sorted(transformed(experiment.file)[1]), figures["after"])
         return _finding(question, experiment, lines, experiment.explains(lines) or figures)
     return None
 
@@ -173,7 +180,7 @@ def _finding(question: Question, experiment: Experiment, lines: list[int], figur
     places = [f"{os.path.basename(experiment.file)}:{line}" for line in lines]
     shown = [f"{place}: {linecache.getline(experiment.file, line).strip()}" for place, line in zip(places, lines, strict=True)]
     unit = "in units in the last place" if experiment.effect else "relative to the results"
-    falls = f"the largest difference, {unit}, falls from {figures['before']:.2g} to {figures['after']:.2g}"
+    falls = f"the largest difference, {unit}, falls from {figures['before']:.3g} to {figures['after']:.3g}"
     how = "powers as repeated products" if experiment.variant == "products" else "powers rounded once"
     what = f"rerun with the scalars of {', '.join(places)} rounded to float32 at each step ({how}), the {who} gives the {other}'s results: {falls}"
     evidence = [Evidence(f"scalars that Python forms in float64: {each}") for each in shown[:8]]

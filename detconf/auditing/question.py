@@ -105,11 +105,19 @@ class Question:
         if self.b.function is None:
             theirs = ours
         for name in self.differing:
-            a, b = _part(self.real_a[name], name, *ours), _part(self.real_b[name], name, *theirs)
+            a, b = _part(self.real_a[name], name, *ours, self._pool_b), _part(self.real_b[name], name, *theirs, self._pool_a)
             both = split(name, a, b)
             if both:
                 found[name] = both
         return found
+
+    @cached_property
+    def _pool_a(self) -> Pool:
+        return pool(self.exact_a)
+
+    @cached_property
+    def _pool_b(self) -> Pool:
+        return pool(self.exact_b)
 
     def exchanged(self) -> Question:
         """The same with the sides in each other's place, what is known of them included."""
@@ -124,11 +132,6 @@ class Question:
     def complete(self) -> list[Split]:
         """Those of which both shadows are there."""
         return [each for each in self.splits.values() if each.complete]
-
-    @cached_property
-    def pool_a(self) -> Pool:
-        """Everything that the reference computed or read."""
-        return pool(self.exact_a)
 
     def same_results(self, a: Results, b: Results, names: Iterable[str] = ()) -> float | None:
         """Do two sets of results agree up to rounding? The share of elements that are equal bit for bit; None if not."""
@@ -190,9 +193,11 @@ def pool(observation: Observation | None, tolerance: float = 1e-9) -> Pool:
     return Pool(((value, array) for value, array in rows), tolerance)
 
 
-def _part(array: Array, name: str, exact: Observation | None, noisy: list[Observation]) -> Any:
+def _part(array: Array, name: str, exact: Observation | None, noisy: list[Observation], other: Pool) -> Any:
     known = exact.known.get(name) if exact else None
-    if exact is None or known is None or _is_lost(known) or not computed(exact, known):
+    if exact is None or known is None or _is_lost(known):
+        return part(array, None, [], 0.0)
+    if not computed(exact, known) and not other.find(known.value.shadow):  # from outside, and nobody here knows how it was made
         return part(array, None, [], 0.0)
     shadows = [each.known[name].shadow if name in each.known else None for each in noisy]
     return part(array, known.shadow, shadows, coarsest(exact.study, known.value))

@@ -145,6 +145,8 @@ def _elements(array: Array) -> bytes:
 
     size = int(np.prod(array.shape, dtype=np.int64)) or 1
     width = len(array.data) // size
+    if not width:
+        return b""
     found = np.sort(np.frombuffer(array.data, f"u{width}" if width in (1, 2, 4, 8) else f"S{width}"))
     spread = found[0] == found[-1]
     return xxh3_128_digest(found[:1].tobytes() if spread else found.tobytes())

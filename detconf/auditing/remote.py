@@ -22,7 +22,7 @@ from detconf.auditing.inputs import pack
 from detconf.auditing.laboratory import Laboratory, Observation, Side
 from detconf.auditing.packing import Unpacked, unpack_value
 from detconf.auditing.process import Process
-from detconf.auditing.requests import Request, evaluated
+from detconf.auditing.requests import CHANGES, Request, evaluated
 from detconf.errors import TargetError
 from detconf.targets import locate
 from detconf.values import Cause
@@ -115,7 +115,8 @@ class RemoteLaboratory(Laboratory):
         try:
             found = self._ask(side, Request(kind="study", options=evaluated(options, lambda index: self._shadow(side, index))))
         except TargetError as error:
-            self.problems[side.label] = str(error)
+            if not CHANGES & set(options):  # a change that cannot be carried out is no loss
+                self.problems[side.label] = str(error)
             return None
         if not options:
             self._exact[id(side.function)] = found

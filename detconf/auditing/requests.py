@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from detconf.auditing.packing import Pack, Unpacked, pack_value, unpack_value
 
 SCHEMA = "detconf.request/1"
+CHANGES = frozenset(("amendments", "alterations", "states"))
+"""Options of a study that change single things, by their numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,7 +97,8 @@ def evaluated(options: Mapping[str, Any], values: Callable[[int], Any]) -> dict[
     for index, amend in dict(options.get("amendments") or {}).items():
         shadow = values(index)
         if shadow is not None:
-            amendments[index] = amend(shadow)
+            with suppress(Exception):  # a change that does not suit the array is none
+                amendments[index] = amend(shadow)
     if "amendments" in found:
         found["amendments"] = amendments
     return found

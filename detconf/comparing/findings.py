@@ -25,6 +25,8 @@ MOST_ALONE = 100
 _MEASURED = 20
 """and differences whose kept values are measured."""
 _UNSEEN = "its inputs differ although nothing that was recorded before it does: memory was written unseen, or lies elsewhere"
+OBSERVED_HINT = "first seen here; what computed it is not recorded"
+"""Of state and published values."""
 _STRUCTURE = "what follows may read what it wrote"
 
 
@@ -132,7 +134,7 @@ class Finder:
                 f"the generator's state differs{'' if self.judged.drawn_equal[event] else self._drawn_before(event)}",
             ),
             (site.flags & Flag.LEAF, "data from outside"),
-            (site.flags & OBSERVED, "first seen here; what computed it is not recorded"),
+            (site.flags & OBSERVED, OBSERVED_HINT),
             (site.flags & Flag.COMPILED, "called by compiled code, of which only such calls are recorded"),
             (collective and self.alone, "a collective: compare the folders of all ranks to see its inputs elsewhere"),
             (collective and not self.alone, "a collective: its inputs are equal on every rank"),

@@ -183,5 +183,8 @@ def _notes(paired: _Paired, counts: Counts) -> Iterator[str]:
     for word, recordings in (("missing", paired.missing), ("extra", paired.extra)):
         for recording in recordings:
             yield f"rank {rank_of(recording)} is {word}: {os.path.basename(recording.path)} has no counterpart"
+    probed = sorted({name for pair in paired.pairs for recording in pair for name in recording.probed()})
+    if probed:
+        yield f"the recorder may have changed bits of the gradients of {', '.join(probed)}: compare results of runs without it"
     if counts.uncompared:
         yield f"{counts.uncompared:,} outputs were not compared: not initialised, or without bytes that can be hashed"

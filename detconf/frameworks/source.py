@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import Any
@@ -32,5 +33,9 @@ def line(foreign: tuple[str, ...]) -> str:
 
 
 def short(file: str) -> str:
-    root = here()
+    return _below(file, here())
+
+
+@functools.lru_cache(maxsize=4096)
+def _below(file: str, root: str) -> str:
     return os.path.relpath(file, root) if root and file.startswith(root + os.sep) else os.path.basename(file)

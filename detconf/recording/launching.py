@@ -20,7 +20,7 @@ from detconf.recording.running import Run, writer
 
 VARIABLE = "DETCONF_RECORD"
 """Path of the file; with it, a process under detconf's sitecustomize records itself."""
-LEVEL, VALUES, _SOURCES, _OWNER = (f"{VARIABLE}_{name}" for name in ("LEVEL", "VALUES", "SOURCES", "OWNER"))
+LEVEL, VALUES, SOURCES, _OWNER = (f"{VARIABLE}_{name}" for name in ("LEVEL", "VALUES", "SOURCES", "OWNER"))
 
 
 def run(  # noqa: PLR0913  # the options of a command
@@ -60,7 +60,7 @@ def run(  # noqa: PLR0913  # the options of a command
     own.pop(_OWNER, None)
     others = [entry for entry in own.get("PYTHONPATH", "").split(os.pathsep) if entry not in ("", INJECT)]
     own["PYTHONPATH"] = os.pathsep.join([INJECT, *others])
-    own |= {VARIABLE: path, LEVEL: level or LEVELS[0], VALUES: values, _SOURCES: "1" if sources else ""} | earlier
+    own |= {VARIABLE: path, LEVEL: level or LEVELS[0], VALUES: values, SOURCES: "1" if sources else ""} | earlier
     if switched_off(command):
         sys.stderr.write("detconf: -S, -E or -I in the command keeps detconf out of that Python: it is not recorded\n")
     try:
@@ -116,7 +116,7 @@ def start_from_environment() -> None:
         DetconfError: a variable has a value that cannot be used.
     """
     path, first = _claim(os.environ[VARIABLE])
-    level, options = os.environ.get(LEVEL) or LEVELS[0], {"sources": bool(os.environ.get(_SOURCES))}
+    level, options = os.environ.get(LEVEL) or LEVELS[0], {"sources": bool(os.environ.get(SOURCES))}
     run = Run(writer(path, level, replace=False), parse_values(os.environ.get(VALUES, "")), level, **options)
     if first:
         follow_from_environment(run.recorder)

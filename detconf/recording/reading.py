@@ -101,7 +101,12 @@ class Recording:
         events, steps = last[0] if last else (0, 0)
         kept = self._rows("SELECT count(DISTINCT event) FROM arrays")[0][0]
         head = {"schema": f"detconf.recording/{VERSION}", "events": events, "steps": steps, "complete": False, "ended": None}
-        return head | {"kept": kept, "facts": {}} | self.about
+        return head | {"kept": kept, "probed": self.probed(), "facts": {}} | self.about
+
+    def probed(self) -> list[str]:
+        """The operations of which the gradient may have other bits than without the recorder."""
+        query = "SELECT DISTINCT text FROM sites JOIN strings ON strings.id = name WHERE flags & ? ORDER BY text"
+        return [str(name) for (name,) in self._rows(query, int(Flag.PROBED))]
 
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """The events from index `start` up to, not including, `stop`, one batch in memory at a time.

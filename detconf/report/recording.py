@@ -35,6 +35,8 @@ def as_text(recording: Recording, *, ops: bool) -> Iterator[str]:
     yield f"  {(about.get('attestation') or {}).get('headline') or 'no profile in force'}"
     if about["kept"]:
         yield f"  arrays are kept of {about['kept']} events"
+    if about["probed"]:
+        yield f"  note: the recorder may have changed bits of the gradients of {', '.join(about['probed'])}"
     if ops:
         yield ""
         yield from map(_operation, recording.events())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from detconf.comparison import Divergence
 from detconf.report.text import table
 from detconf.values import Cause
-from detconf.verification import Axis, Verification
+from detconf.verification import Axis, Operation, Verification
 
 _SHOWN = 12
 _HOW = {"rerun": "in one process", "process": "in fresh processes", "ranks": "in two ranks"}
@@ -42,6 +42,8 @@ def _lines(result: Verification, verbose: bool) -> Iterator[str]:
         yield table(("axis", "invariant", "what was run", "restored by"), map(_axis, result.axes))
     if result.divergence:
         yield from divergence(result.divergence)
+    if result.operation:
+        yield from _operation(result.operation)
     yield from _experiments(result, verbose)
     for failure in result.failures:
         yield f"  run {failure.run}: {failure.reason}"
@@ -52,6 +54,18 @@ def _lines(result: Verification, verbose: bool) -> Iterator[str]:
         yield table(("array", "digest"), [(_label(row["name"], row["step"]), _digests(row["digests"])) for row in shown])
         if len(shown) < len(rows):
             yield f"  and {len(rows) - len(shown)} more (-v shows all)"
+
+
+def _operation(found: Operation) -> Iterator[str]:
+    """The first operation by which recorded runs part, and what that does not show."""
+    finding = found.finding
+    if finding:
+        yield from divergence(finding.divergence, "first operation")
+        if finding.divergence.scope:
+            yield f"    in              {finding.divergence.scope}"
+        if finding.hint:
+            yield f"    known           {finding.hint}"
+    yield from (f"  note              {note}" for note in found.notes)
 
 
 def _axis(axis: Axis) -> tuple[str, ...]:
@@ -80,7 +94,7 @@ def _digests(digests: list[str | None]) -> str:
     return next(iter(found)) or "-" if len(found) == 1 else f"{len(found)} different"
 
 
-def divergence(found: Divergence) -> Iterator[str]:
+def divergence(found: Divergence, head: str = "first difference") -> Iterator[str]:
     """Where two results first part, and by how much."""
     place = "".join(
         (
@@ -89,7 +103,7 @@ def divergence(found: Divergence) -> Iterator[str]:
             f"   {found.source}" if found.source else "",
         )
     )
-    yield f"  first difference  {found.name}{place}: {found.dtype}{list(found.shape)}, {found.kind}"
+    yield f"  {head:<16}  {found.name}{place}: {found.dtype}{list(found.shape)}, {found.kind}"
     if found.differing is not None:
         yield f"    differing       {found.differing:,} of {found.elements:,} elements, the first at {list(found.index or ())}"
     if found.values:

@@ -166,7 +166,9 @@ class Study:
     step: int = 0
     drawn: int = 0
 
-    def leaf(self, shadow: Any, dtype: str, origin: str, *, real: Any = None, lost: str = "") -> tuple[Value, Any]:
+    def leaf(  # noqa: PLR0913  # the parts of a value
+        self, shadow: Any, dtype: str, origin: str, *, real: Any = None, lost: str = "", frozen: bool = False
+    ) -> tuple[Value, Any]:
         """A value from outside. Returns it, and the shadow to go on with (amended where that was asked for).
 
         Args:
@@ -175,8 +177,9 @@ class Study:
             origin: in words.
             real: the real array.
             lost: why the shadow is no more than the real array, where more was expected.
+            frozen: nobody will ever write to `shadow`: it is not copied.
         """
-        return self._value(shadow, dtype, -1, origin, real, lost)
+        return self._value(shadow, dtype, -1, origin, real, lost, frozen=frozen)
 
     def operation(  # noqa: PLR0913  # the parts of an operation
         self,
@@ -191,15 +194,17 @@ class Study:
         local: float | None = None,
         decided: bool = False,
         lost: str = "",
+        frozen: bool = False,
     ) -> list[tuple[Value, Any]]:
         """An operation ran. Returns per written array its value, and the shadow to go on with.
 
         Args:
             writes: per array (shadow, real dtype, real array or None). A shadow is a NumPy array; it is copied here.
             lost: why the shadows are no more than the real results, where that is so.
+            frozen: nobody will ever write to the shadows: they are not copied.
         """
         index = len(self.operations)
-        made = [self._value(shadow, dtype, index, "", real, lost) for shadow, dtype, real in writes]
+        made = [self._value(shadow, dtype, index, "", real, lost, frozen=frozen) for shadow, dtype, real in writes]
         self.operations.append(
             Operation(
                 index, name, list(reads), [value for value, _ in made], random, state, options or {}, source, self.step, local, decided
@@ -238,14 +243,16 @@ class Study:
         if what not in self.losses:
             self.losses.append(what)
 
-    def _value(self, shadow: Any, dtype: str, maker: int, origin: str, real: Any, lost: str) -> tuple[Value, Any]:  # noqa: PLR0913, PLR0917
+    def _value(  # noqa: PLR0913, PLR0917
+        self, shadow: Any, dtype: str, maker: int, origin: str, real: Any, lost: str, *, frozen: bool
+    ) -> tuple[Value, Any]:
         index = len(self.values)
         amend = self.amendments.get(index)
         if amend is not None:
             shadow = amend(np.array(shadow))
         # From the real array where there is no shadow at all.
         shape = tuple(np.shape(real if shadow is None else shadow))
-        kept = None if shadow is None else np.array(shadow)
+        kept = None if shadow is None else shadow.view() if frozen and amend is None else np.array(shadow)
         if kept is not None:
             kept.flags.writeable = False
         value = Value(index, shape, dtype, kept, np.array(real) if self.keep_real and real is not None else None, maker, origin, lost)

@@ -83,7 +83,7 @@ def _copy(value: Any, *, double: bool) -> Any:
 
 
 def given(inputs: Any) -> list[Given]:
-    """The inputs of every case: see `auditing.ladder.climb`. NumPy arrays become tensors."""
+    """The inputs of every case: see `auditing.modes.climb`. NumPy arrays become tensors."""
     if inputs is None:
         return []
     if callable(inputs) and not isinstance(inputs, paddle.Tensor):

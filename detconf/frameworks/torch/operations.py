@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from detconf.frameworks.torch.whole import GRADIENTS
+
 _VIEWS = {"aten._unsafe_view", "aten.lift_fresh"}
 """Views that their schema does not call so, and a constant on its way in."""
 _EMPTY = ("aten.empty", "aten.new_empty", "aten._empty", "aten.resize_")
@@ -41,6 +43,7 @@ class Operation:
         blind: it does not read them.
         fresh: which of its results are new tensors; None for all.
         special: any of these but the name,
+        probed: the argument whose gradient is computed otherwise under a mode; None for none.
         in_place: but for this: writes its first argument, reads all of them, and does no more. Most of an optimizer.
     """
 
@@ -54,6 +57,7 @@ class Operation:
     blind: bool = False
     fresh: tuple[bool, ...] | None = None
     special: bool = False
+    probed: int | None = None
     in_place: bool = False
 
 
@@ -69,9 +73,10 @@ def describe(function: Any) -> Operation:
     empty, random = base.startswith(_EMPTY), torch.Tag.nondeterministic_seeded in function.tags
     blind = base in _BLIND or any(each.is_out for each in schema.arguments)
     in_place = writes == (0,) and str(schema.arguments[0].type) == "Tensor" and not (blind or empty or random) and len(aliased) < 2
+    name = f"{base}.{schema.overload_name}" if schema.overload_name else base
     return Operation(
         run,
-        name=f"{base}.{schema.overload_name}" if schema.overload_name else base,
+        name=name,
         view=base.startswith("profiler.") or (not writes and (any(aliased) or base in _VIEWS)),
         counted=base not in _UNDECLARED,
         empty=empty,
@@ -80,6 +85,7 @@ def describe(function: Any) -> Operation:
         blind=blind,
         fresh=tuple(not alias for alias in aliased) if any(aliased) else None,
         special=bool(writes or empty or random) and not in_place,
+        probed=GRADIENTS.get(name),
         in_place=in_place,
     )
 

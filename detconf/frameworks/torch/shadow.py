@@ -27,7 +27,7 @@ from detconf.frameworks.torch.shadow_memory import Memory
 from detconf.frameworks.torch.shadow_modes import modes
 from detconf.frameworks.torch.shadow_roots import named
 from detconf.frameworks.torch.shadow_running import Running
-from detconf.frameworks.torch.shadow_tensors import apart, array, numbers_of, on_numbers, told
+from detconf.frameworks.torch.shadow_tensors import array, numbers_of, on_numbers, told
 from detconf.frameworks.torch.steps import watch
 from detconf.frameworks.torch.trace import _in_threads
 from detconf.shadows.number import Number, Numbers
@@ -109,7 +109,8 @@ class TorchEngine:
     def guarded(self, name: str, action: Callable[[], None]) -> bool:
         """Do something of our own: apart from the program, which goes on if it fails. Did it not?"""
         try:
-            with self._lock, apart():
+            # `apart`, without what it costs to make a context manager in Python for every operation.
+            with self._lock, torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch._C._InferenceMode(True):
                 action()
         except Exception as error:  # noqa: BLE001  # see above
             self.study.lose(f"{name}: {told(error)}")

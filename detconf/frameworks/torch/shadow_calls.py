@@ -1,7 +1,8 @@
-"""One operation: what its shadow is computed from, and how. Everything here runs inside `shadow_memory.apart`."""
+"""One operation: what its shadow is computed from, and how. Everything here runs inside `TorchEngine.guarded`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from detconf.frameworks.torch.operations import collect, results, written
 from detconf.frameworks.torch.shadow_draws import idle
 from detconf.frameworks.torch.shadow_memory import Memory
+from detconf.frameworks.torch.shadow_noise import noise_of
 from detconf.frameworks.torch.shadow_plans import CASTS, Plan, Slot
 from detconf.frameworks.torch.shadow_rules import DRAWS, PURE, real_results, rule
 from detconf.frameworks.torch.shadow_tensors import floats, name_of, numbers_of, on_numbers, rounded, wide
@@ -58,7 +60,8 @@ class Calls:
 
     def __init__(self, study: Study, memory: Memory, numbers: Numbers) -> None:
         self.study, self.memory, self.numbers = study, memory, numbers
-        self.noise = None if study.noise is None else torch.Generator().manual_seed(study.noise)
+        self.noise = noise_of(study.noise)
+        self._local_noise = noise_of(0)
 
     def begin(self, plan: Plan, bound: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
         """Before the operation runs: note what it reads."""
@@ -108,9 +111,9 @@ class Calls:
             return self._drawn(call), None
         noisy = self.noise is not None and not plan.moves
         shadows = self._same(call, self._inputs(call, noisy=noisy))
-        if noisy:
+        if self.noise is not None and noisy:
             shadows = [
-                each if each is None else self._noised(each, _OUTPUT * unit(name_of(real.dtype)))
+                each if each is None else self.noise(each, _OUTPUT * unit(name_of(real.dtype)))
                 for each, real in zip(shadows, call.made, strict=True)
             ]
         if plan.name in CASTS:
@@ -120,7 +123,7 @@ class Calls:
     def _drawn(self, call: Call) -> list[Any]:
         found = DRAWS.get(call.plan.name)
         if found:
-            return found(self._inputs(call, noisy=False), call.bound, call.made)
+            return _own(found(self._inputs(call, noisy=False), call.bound, call.made), call)
         if call.plan.name in PURE:
             return real_results(call.made)
         msg = "draws random numbers inside"
@@ -134,7 +137,7 @@ class Calls:
             raise NotImplementedError(msg)
         special = rule(plan.name, made)
         if special:
-            return special(inputs, call.bound, made)
+            return _own(special(inputs, call.bound, made), call)
         args = [inputs[slot.name] for slot in plan.slots if not slot.keyword]
         kwargs = {slot.name: inputs[slot.name] for slot in plan.slots if slot.keyword}
         outcome = plan.operation.run(*args, **kwargs)
@@ -189,16 +192,9 @@ class Calls:
             return found.to(torch.float64) if numeric else found.clone() if slot.written else found
         if slot.multiplied and self.study.rounding:
             found = on_numbers(found, lambda each: rounded(each, self.study.rounding))
-        if noisy:
-            return self._noised(found, _INPUT * unit(name_of(tensor.dtype)))
+        if noisy and self.noise is not None:
+            return self.noise(found, _INPUT * unit(name_of(tensor.dtype)))
         return found.clone() if slot.written else found
-
-    def _noised(self, shadow: Any, scale: float) -> Any:
-        """A copy, each element times (1 + scale N)."""
-        if shadow.layout is not torch.strided or shadow.is_nested:
-            return on_numbers(shadow, lambda each: self._noised(each, scale))
-        noise = torch.randn(shadow.shape, dtype=torch.float64, generator=self.noise or torch.Generator().manual_seed(0))
-        return shadow * (1.0 + scale * noise.to(shadow.device))
 
     def _cast(self, call: Call, shadows: list[Any]) -> list[Any]:
         """Results of a cast. One to float32 rounds like any operation; one to fewer bits is asked for, and no noise."""
@@ -212,12 +208,12 @@ class Calls:
             elif self.study.casts == "kept":
                 found.append(rounded(shadow, name_of(real.dtype)))
             else:
-                found.append(self._noised(shadow, _OUTPUT * scale) if self.noise is not None and scale <= UNIT["float32"] else shadow)
+                found.append(self.noise(shadow, _OUTPUT * scale) if self.noise is not None and scale <= UNIT["float32"] else shadow)
         return found
 
     def _local(self, call: Call, shadows: list[Any]) -> float | None:
         """The operation's own error in units of what noise of its inputs does; the largest of its results."""
-        noise, self.noise = self.noise, torch.Generator().manual_seed(0)
+        noise, self.noise = self.noise, self._local_noise
         try:
             moved = self._same(call, self._inputs(call, noisy=True))
         finally:
@@ -235,6 +231,12 @@ def _read(plan: Plan, bound: Mapping[str, Any]) -> list[Any]:
     return found
 
 
+def _own(shadows: list[Any], call: Call) -> list[Any]:
+    """What a rule gave, in memory that nobody else writes: some rules give back what they were given."""
+    taken = {each.untyped_storage()._cdata for each in (*call.before.values(), *call.made) if each.layout is torch.strided}
+    return [each.clone() if each is not None and each.untyped_storage()._cdata in taken else each for each in shadows]
+
+
 def _checked(shadow: Any, real: Any, *, loose: bool) -> Any:
     if not floats(real.dtype):
         return None
@@ -248,14 +250,17 @@ def _checked(shadow: Any, real: Any, *, loose: bool) -> Any:
 
 def _ratio(real: Any, shadow: Any, moved: Any) -> float:
     error = real.to(shadow.dtype) - shadow
-    finite = torch.isfinite(shadow)
-    if not bool(finite.any()):
-        return 0.0
-    if not bool(torch.isfinite(real[finite]).all()):
-        return float("inf")
-    allowed = _rms((moved - shadow)[finite]) ** 2 + (_OWN * UNIT.get(name_of(real.dtype), 0.0) * _rms(shadow[finite])) ** 2
-    return float(_rms(error[finite]) / (allowed**0.5 + 1e-300))
+    size, off, by = _rms(shadow), _rms(error), _rms(moved - shadow)
+    if not math.isfinite(size + off + by):
+        finite = torch.isfinite(shadow)
+        if not bool(finite.any()):
+            return 0.0
+        if not bool(torch.isfinite(real[finite]).all()):
+            return float("inf")
+        size, off, by = _rms(shadow[finite]), _rms(error[finite]), _rms((moved - shadow)[finite])
+    allowed = by**2 + (_OWN * UNIT.get(name_of(real.dtype), 0.0) * size) ** 2
+    return float(off / (allowed**0.5 + 1e-300))
 
 
 def _rms(tensor: Any) -> float:
-    return float(tensor.abs().square().mean().sqrt())
+    return float(torch.linalg.vector_norm(tensor)) / float(tensor.numel() or 1) ** 0.5

@@ -93,29 +93,29 @@ class Memory:
             return Read(written.value)
         copy = cell.views.get(geometry)
         if copy is None:
-            copy = cell.views[geometry] = np.array(array(self.view(tensor)))
+            copy = cell.views[geometry] = array(cell.lend(tensor)) if floats(tensor.dtype) else np.array(array(tensor))
         return Read(written.value, copy)
 
     def known(self, tensor: Any, origin: str = "") -> Known:
         """Its shadow now."""
         cell = self.cell(tensor, origin)
-        return Known(np.array(array(self.view(tensor))), cell.found(tensor).value)
+        return Known(array(cell.lend(tensor)) if floats(tensor.dtype) else np.array(array(tensor)), cell.found(tensor).value)
 
     def write(self, tensor: Any, shadow: Any, value: Value) -> None:
         """`value` was written to `tensor`.
 
         Args:
             tensor: the real one.
-            shadow: float64 tensor of its shape; None for integers.
+            shadow: float64 tensor of its shape, to which nobody may write any more; None for integers.
             value: as the study numbers it.
         """
         storage, component = tensor.untyped_storage(), component_of(tensor.dtype)
         cell = getattr(storage, self._mark, None)
         if cell is None or cell.component != component:
             cell = self._new(storage, component, "outside")
-        cell.note(tensor, value)
+        whole = cell.note(tensor, value)
         if shadow is not None:
-            cell.view(tensor).copy_(shadow)
+            cell.put(tensor, shadow, whole=whole)
         if cell.crossed is not None:
             cell.crossed = (cell.crossed[0], np.array(bits_of(tensor, storage)))
             self._tell(cell, tensor)
@@ -206,10 +206,10 @@ class Memory:
             self.write(tensor, self.widened(literal[1].shadow, tensor), literal[1].value)
             return
         if literal is not None:
-            self.view(tensor).fill_(literal[0])
-        given = array(self.view(tensor))
+            cell.put(tensor, torch.full(tensor.shape, literal[0], dtype=torch.float64, device=tensor.device), whole=False)
+        given = array(cell.lend(tensor) if floats(tensor.dtype) else tensor)
         real = real_array(tensor) if self.study.keep_real else None
-        value, after = self.study.leaf(given, name_of(tensor.dtype), cell.origin, real=real, lost=cell.lost)
+        value, after = self.study.leaf(given, name_of(tensor.dtype), cell.origin, real=real, lost=cell.lost, frozen=floats(tensor.dtype))
         changed = after is not given and floats(tensor.dtype)
         self.write(tensor, self.widened(after, tensor) if changed else None, value)
 
@@ -272,7 +272,7 @@ class Memory:
             self.write(tensor, self.widened(known.shadow, tensor), known.value)
         elif cell.buffer is not None:
             places = from_numpy(changed).to(tensor.device)
-            cell.buffer[places] = whole.to(torch.float64)[places]
+            cell.buffer = torch.where(places, whole.to(torch.float64), cell.buffer)
             cell.written.clear()
             cell.origin = "written outside torch"
             self._leaf(cell, tensor)

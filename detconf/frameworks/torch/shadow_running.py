@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from detconf.frameworks.torch.operations import collect, results
@@ -145,7 +146,7 @@ class Running:
         except Exception as error:  # noqa: BLE001  # whatever cannot be done in float64
             lost = f"{call.plan.operation.name}: {told(error)}"
             shadows = [each.to(wide(each.dtype), copy=True) if floats(each.dtype) else None for each in made]
-        arrays = [array(real if shadow is None else shadow) for real, shadow in zip(made, shadows, strict=True)]
+        arrays = [np.array(array(real)) if shadow is None else array(shadow) for real, shadow in zip(made, shadows, strict=True)]
         reals = [real_array(each) if self.study.keep_real else None for each in made]
         recorded = self.study.operation(
             call.plan.operation.name,
@@ -158,6 +159,7 @@ class Running:
             local=local,
             decided=any(shadow is None for shadow in shadows) and any(each.value.dtype in UNIT for each in call.reads),
             lost=lost,
+            frozen=True,
         )
         for tensor, shadow, given, (value, after) in zip(made, shadows, arrays, recorded, strict=True):
             self.memory.write(tensor, shadow if after is given else self.memory.widened(after, tensor), value)

@@ -97,7 +97,7 @@ class _Both(Interpreter):  # type: ignore[misc]  # torch ships no types that we 
         state = torch.get_rng_state()
         result = super().run_node(n)
         after = torch.get_rng_state()
-        _note(n, result, self.found)
+        _note(n, result, self.found, drew=not torch.equal(state, after))
         if n.target in self.table and not n.target._schema.is_mutable:
             args, kwargs = self.fetch_args_kwargs_from_env(n)
             torch.set_rng_state(state)
@@ -132,9 +132,9 @@ class _Decomposing(TorchDispatchMode):  # type: ignore[misc]  # as above
         return func(*args, **(kwargs or {}))
 
 
-def _note(node: Node, result: Any, found: Survey) -> None:
-    """Random operations and narrow dtypes."""
-    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+def _note(node: Node, result: Any, found: Survey, *, drew: bool) -> None:
+    """Random operations and narrow dtypes. Attention is tagged as random and draws only where it drops out."""
+    if drew:
         found.random.setdefault(name_of(node), source_of(node))
     for each in tree_leaves(result):
         if isinstance(each, torch.Tensor) and each.dtype in LOW:

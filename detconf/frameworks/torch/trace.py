@@ -12,20 +12,24 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode_temporarily
 
 from detconf.digests import NOTHING, Flag
+from detconf.frameworks.torch import whole
 from detconf.frameworks.torch.contents import Contents
 from detconf.frameworks.torch.operations import Operation, collect, describe, results, unwritten, written
 
 if TYPE_CHECKING:
     from detconf.recording.recorder import Recorder
 
-IN_PLACE, UNINITIALISED, COMPILED, SKIPPED = map(int, (Flag.IN_PLACE, Flag.UNINITIALISED, Flag.COMPILED, Flag.SKIPPED))
+IN_PLACE, UNINITIALISED, COMPILED, SKIPPED, PROBED = (
+    int(Flag[name]) for name in ("IN_PLACE", "UNINITIALISED", "COMPILED", "SKIPPED", "PROBED")
+)
 """As integers: operators of an enumeration cost a microsecond."""
 Tensor = torch.Tensor
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -76,6 +80,23 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed for 
         compiled = _COMPILED in caller.f_globals or (caller.f_globals is _OPS and _called_by_compiled(caller))
         return self._observe(operation, args, kwargs or {}, compiled=compiled)
 
+    def whole(self, function: Any, parts: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run a composite function with this mode off, and report it as one operation.
+
+        Args:
+            function: what it is called by.
+            parts: runs it.
+            args, kwargs: its arguments.
+        """
+        differentiable = torch.is_grad_enabled()
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with torch.set_grad_enabled(differentiable):
+                return parts(*args, **kwargs)
+
+        with _pop_mode_temporarily(), torch.no_grad():  # here we stand above autograd, which must not see what we read
+            return self._observe(replace(self._learn(function), run=run), args, kwargs, compiled=False)
+
     def _learn(self, function: Any) -> Operation:
         operation = self.known[function] = describe(function)
         return operation
@@ -102,6 +123,8 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed for 
             made, outputs, flags = [result], [contents.write(result)], 0
         if NOTHING in outputs and not operation.empty:
             flags |= SKIPPED
+        if operation.probed is not None and torch.is_grad_enabled() and args[operation.probed].requires_grad:
+            flags |= PROBED
         if compiled:  # its own kernels may write there next, unseen
             flags |= COMPILED
             for tensor in made:
@@ -163,9 +186,10 @@ def start(recorder: Recorder) -> Callable[[], None]:
     new = partial(Trace, recorder, f"_detconf_{id(recorder)}_{recorder.path}", places.here if places else None)
     mode = new()
     mode.__enter__()
-    undo_threads = _in_threads(new)
+    undo_threads, undo_whole = _in_threads(new), whole.start(Trace)
 
     def end() -> None:
+        undo_whole()
         undo_threads()
         mode.__exit__(None, None, None)
         if places:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import detconf
-from detconf.auditing.parcels import pack, unpack
+from detconf.auditing.modes.parcels import pack, unpack
 from detconf.errors import TargetError
 from detconf.frameworks.rungs import Ladder, Operation, Outcome, Settings, Status, Survey, Trial
 from detconf.lookup import first_line
@@ -27,9 +27,7 @@ from detconf.targets import label, locate
 
 _TIMEOUT = 600.0
 _TICK = 0.02
-_START = (
-    "import sys, json; job = json.load(open(sys.argv[1])); sys.path[:0] = job['path']; from detconf.auditing.worker import main; main(job)"
-)
+_START = "import sys, json; job = json.load(open(sys.argv[1])); sys.path[:0] = job['path']; from detconf.auditing.modes.worker import main; main(job)"
 
 
 class Isolated:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from detconf.arrays import Array
+from detconf.auditing.modes.verdict import Verdict
 from detconf.auditing.result import Evidence, Fix, Proof
-from detconf.auditing.verdict import Verdict
 from detconf.comparison import Divergence, Kind, compare_results
 from detconf.errors import TargetError
 from detconf.frameworks.rungs import Outcome, Settings, Status, Subject, Survey, Trial

@@ -1,4 +1,4 @@
-"""Runs one rung in a fresh interpreter, for `auditing.isolation`."""
+"""Runs one rung in a fresh interpreter, for `auditing.modes.isolation`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from detconf.access import Rng
-from detconf.auditing.isolation import perform
+from detconf.auditing.modes.isolation import perform
 from detconf.frameworks import catalogue
 from detconf.lookup import is_imported
 from detconf.targets import load_function

@@ -9,14 +9,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from detconf import facts
-from detconf.auditing.climbing import Climb, Row
-from detconf.auditing.isolation import Isolated
+from detconf.auditing.modes.climbing import Climb, Row
+from detconf.auditing.modes.isolation import Isolated
+from detconf.auditing.modes.rungs import judge
+from detconf.auditing.modes.verdict import Verdict, worst
 from detconf.auditing.result import Audit, Evidence, Rung
-from detconf.auditing.rungs import judge
-from detconf.auditing.verdict import Verdict, worst
 from detconf.errors import DetconfError, TargetError
 from detconf.frameworks import frameworks
 from detconf.frameworks.entry import held
@@ -77,20 +78,31 @@ def _progress(text: str) -> None:
 
 
 def _ladder(target: Any, inputs: Any, modes: Sequence[str] | str | None) -> Ladder:
-    """The ladder of the framework that a program belongs to."""
-    known = [import_module(each.ladder) for each in frameworks() if each.ladder and is_imported(each.module)]
-    owned = [target, *_values(inputs), *(held(target) if callable(target) else ())]
-    for values in (owned[:1], owned):  # the target itself, before anything that it holds
-        found = [each for each in known if any(map(each.claims, values))]
+    """The ladder of the framework that a program belongs to: by the target, by what is about it, by the names of the rungs."""
+    known = {each.module: import_module(each.ladder) for each in frameworks() if each.ladder and is_imported(each.module)}
+    asked = {modes} if isinstance(modes, str) else set(modes or ())
+    stranger = next((name for name in sorted(map(str, asked)) if not any(name in each.RUNGS for each in known.values())), "")
+    if known and stranger:
+        msg = f"modes: unknown rung {stranger!r}.{suggest(stranger, [name for each in known.values() for name in each.RUNGS])}"
+        raise DetconfError(msg)
+    about = [target, *_values(inputs), *(each for value in (target, inputs) if callable(value) for each in held(value))]
+    for values in (about[:1], about):  # the target itself, before anything that it holds
+        found = [ladder for module, ladder in known.items() if any(_belongs(each, module, ladder) for each in values)]
         if len(found) == 1:
             return _as_ladder(found[0])
-    asked = {modes} if isinstance(modes, str) else set(modes or ())
-    by_name = [each for each in known if asked & set(each.RUNGS)]
-    for each in (known, by_name):
+    by_name = [each for each in known.values() if asked & set(each.RUNGS)]
+    for each in (list(known.values()), by_name):
         if len(each) == 1:
             return _as_ladder(each[0])
     msg = f"{label(target)}: no telling which framework's graph modes are meant. Pass a model, inputs of its framework, or modes by name."
     raise TargetError(msg)
+
+
+def _belongs(value: Any, module: str, ladder: Any) -> bool:
+    """Is a value the framework's, or one of its modules?"""
+    if isinstance(value, ModuleType):
+        return value.__name__.partition(".")[0] == module
+    return bool(ladder.claims(value))
 
 
 def _as_ladder(module: Any) -> Ladder:

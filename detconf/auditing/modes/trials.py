@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from detconf.auditing.modes.verdict import Verdict
 from detconf.auditing.result import Evidence, Fix, Proof
-from detconf.auditing.verdict import Verdict
 from detconf.comparison import Divergence, Kind, diverge
 from detconf.frameworks.rungs import Operation, Status, Survey, Trial
 from detconf.values import Cause
 
 if TYPE_CHECKING:
-    from detconf.auditing.climbing import Climb, Row
+    from detconf.auditing.modes.climbing import Climb, Row
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from detconf.auditing.result import Tolerance
 from detconf.shadows.formats import unit
 
 if TYPE_CHECKING:
-    from detconf.auditing.climbing import Climb, Row
+    from detconf.auditing.modes.climbing import Climb, Row
 
 _LIKE = 32.0
 """Benign roundings of two orders of operations may be so many times apart, worst element against worst element."""

@@ -6,14 +6,14 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from detconf.auditing.modes.trials import Case, attempt, listed, named
+from detconf.auditing.modes.verdict import Verdict
 from detconf.auditing.result import Evidence, Proof
-from detconf.auditing.trials import Case, attempt, listed, named
-from detconf.auditing.verdict import Verdict
 from detconf.comparison import compare_results
 from detconf.values import Cause
 
 if TYPE_CHECKING:
-    from detconf.auditing.climbing import Climb, Row
+    from detconf.auditing.modes.climbing import Climb, Row
 
 _PLACE = re.compile(r"^(?:inputs(\d+)\.?)?(?:call(\d+)\.?)?")
 _PROBES = (-1.0, 8.0, 0.0)

@@ -1,4 +1,4 @@
-"""The cause of what differs on a ladder, from trials and from looking inside. See `auditing.ladder`."""
+"""The cause of what differs on a ladder, from trials and from looking inside. See `auditing.modes.climb`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from detconf.auditing.doubles import against_double
-from detconf.auditing.freezing import frozen, probed, unstable
+from detconf.auditing.modes.doubles import against_double
+from detconf.auditing.modes.freezing import frozen, probed, unstable
+from detconf.auditing.modes.trials import Case, attempt, listed, named
+from detconf.auditing.modes.verdict import Verdict
 from detconf.auditing.result import Evidence, Proof
-from detconf.auditing.trials import Case, attempt, listed, named
-from detconf.auditing.verdict import Verdict
 from detconf.frameworks.rungs import Operation, Survey, Trial
 from detconf.values import Cause
 
 if TYPE_CHECKING:
-    from detconf.auditing.climbing import Climb, Row
+    from detconf.auditing.modes.climbing import Climb, Row
 
 _MAIN = 30.0
 """A trial that takes away so much of the difference is about its main part."""

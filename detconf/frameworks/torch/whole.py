@@ -1,0 +1,80 @@
+"""Functions that PyTorch computes otherwise while any dispatch mode is on, run with it off and seen as one operation.
+
+Such functions are composite: they are taken apart before a mode sees their parts, and some ask then whether a tensor might be a
+subclass (ATen's `isTensorSubclassLike`), which is answered with yes wherever a mode is active. The singular values come
+from another LAPACK driver then, with other bits, and a batch is multiplied as one matrix. The parts that we would see are
+those of another computation, so that we step aside, and see the whole.
+
+Found by running every operation of PyTorch's own test list with and without a mode. Gradients that ask the same question are
+`GRADIENTS`: they run in the autograd engine, where nothing can step aside, and their recordings say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+Applies = Callable[[Sequence[Any]], bool]
+_IMPLICIT = torch._C.DispatchKey.CompositeImplicitAutograd
+_KEYS = ("AutogradCPU", "AutogradCUDA")
+
+GRADIENTS = {
+    "aten.prod": 0,
+    "aten.prod.dim_int": 0,
+    "aten.prod.dim_Dimname": 0,
+    "aten.masked_fill.Tensor": 2,
+    "aten.masked_fill_.Tensor": 2,
+}
+"""Operations, and the argument of which the gradient is computed otherwise under a mode."""
+
+
+def _no_gradient(args: Sequence[Any]) -> bool:
+    """Where a gradient is wanted, vectors are computed with and without a mode."""
+    return not (torch.is_grad_enabled() and args[0].requires_grad)
+
+
+def _spread(args: Sequence[Any]) -> bool:
+    """One matrix against a batch of them: several rows of a product then come from one call of another kernel."""
+    x, y = args
+    return x.dim() == 3 and y.dim() == 3 and x.shape[0] != y.shape[0]
+
+
+_WHOLE: dict[str, Applies] = {"linalg_svdvals": _no_gradient, "linalg_eigvalsh": _no_gradient, "matmul": _spread}
+"""The roots: `linalg.cond`, `linalg.norm`, `linalg.matrix_rank` and others call these."""
+
+
+def start(trace: type) -> Callable[[], None]:
+    """Let `trace.whole(function, args, kwargs)` run these functions where a mode of that class is the only one.
+
+    Where the user's own mode is on as well, the program meets the same question without us. Returns what ends that.
+    """
+    library = torch.library.Library("aten", "IMPL")
+    for name, applies in _WHOLE.items():
+        function = getattr(torch.ops.aten, name).default
+        for key in _KEYS:
+            library.impl(name, _kernel(function, applies, trace), key)
+    end: Callable[[], None] = getattr(library, "_destroy", None) or library.__del__
+    return end
+
+
+def parts(function: Any) -> Callable[..., Any]:
+    """What calling a composite function comes to: its parts."""
+    if hasattr(function, "_op_dk"):  # in a quarter of the time
+        return lambda *args, **kwargs: function._op_dk(_IMPLICIT, *args, **kwargs)
+    decomposed: Callable[..., Any] = function.decompose
+    return decomposed
+
+
+def _kernel(function: Any, applies: Applies, trace: type) -> Callable[..., Any]:
+    composite, depth, at = parts(function), torch._C._len_torch_dispatch_stack, torch._C._get_dispatch_stack_at
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        if depth() == 1:
+            mode: Any = at(0)
+            if type(mode) is trace and applies(args):
+                return mode.whole(function, composite, args, kwargs)
+        return composite(*args, **kwargs)
+
+    return kernel
