@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 FLOOR := .venv-floor
 FLOOR_PYTHON ?= $(shell for each in python3.10 python3.11; do $$each -c '' 2>/dev/null && echo $$each && break; done)
 
-.PHONY: venv demo test test-floor quick lint knobs start-up gpu-check clean
+.PHONY: venv demo demo-audit test test-floor quick lint knobs start-up gpu-check clean
 
 venv: $(STAMP)
 
@@ -18,6 +18,11 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: venv
 	$(BIN)/python examples/demo.py
+
+demo-audit: venv
+	$(BIN)/python -W ignore examples/linear_torch_vs_paddle.py
+	$(BIN)/python -W ignore examples/derivatives_numpy_vs_torch.py
+	GLOG_minloglevel=2 $(BIN)/python -W ignore examples/adamw_dynamic_vs_static.py
 
 test: lint
 	$(BIN)/python -m pytest -n auto --dist loadfile

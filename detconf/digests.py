@@ -70,3 +70,5 @@ def mix(*parts: bytes) -> bytes:
 
 ENTRY = "entry."
 """What the names of state start with that an optimizer found before its first step."""
+BUFFER = "buffer."
+"""What the names of a model's buffers start with."""

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from detconf import observing
+from detconf import evaluating, observing
 from detconf.access import Rng
 from detconf.arrays import Array
 from detconf.causes.changes import IN_CHILDREN, IN_PROCESS, Change, Setting
@@ -191,7 +191,11 @@ def _call(function: Any) -> None:
 
 @dataclass(slots=True)
 class InChildren:
-    """Runs a command, each time in a process of its own, which ends after so many optimizer `steps`."""
+    """Runs a command, each time in a process of its own, which ends after so many optimizer `steps`.
+
+    Attributes:
+        said: what the runs of the last experiment in evaluation mode said of backward.
+    """
 
     target: Target
     profile: str | None
@@ -200,6 +204,7 @@ class InChildren:
     timeout: float | None = None
     steps: int | None = None
     changes: tuple[Change, ...] = IN_CHILDREN
+    said: bool | None = None
 
     def runs(self, count: int, setting: Setting = PLAIN) -> Generator[Run, None, None]:
         command = _command(self.target)
@@ -226,7 +231,13 @@ class InChildren:
         with _bare(self.profile) as name:
             environment = child_environment(None if plain else name, os.environ, overrides=setting.overrides, seed=seed)
             environment.pop("DETCONF_SEEDED", None)  # each run is the first process of its command
-            yield environment | ({STEPS: str(self.steps)} if self.steps else {}) | setting.environment
+            environment |= ({STEPS: str(self.steps)} if self.steps else {}) | setting.environment
+            if not setting.has("evaluate"):
+                yield environment
+                return
+            with tempfile.TemporaryDirectory(prefix="detconf-", ignore_cleanup_errors=True) as folder:
+                yield evaluating.environment(environment, folder)
+                self.said = evaluating.trained(folder)
 
     def _one(self, command: list[str], environment: dict[str, str], *, observed: bool = False) -> Run:
         """`observed`: the environment says already what is recorded."""
@@ -250,7 +261,7 @@ class InChildren:
         return found
 
     def trained(self) -> bool | None:
-        return None
+        return self.said
 
 
 def _folders(parent: str) -> Iterator[str]:

@@ -29,6 +29,8 @@ from detconf.verification import Evidence, Operation, Run
 _SECONDS = 60.0
 """After which no further run is begun, beyond the two that there must be; for each of the two passes."""
 _MOST_RUNS = 60
+_OTHERS = 5
+"""Most operations that are listed beside the first."""
 _SIDES = ("one run", "another")
 
 
@@ -56,7 +58,7 @@ def locate(evidence: Evidence, execution: Execution) -> Operation:
         finding = search.found()
     except DetconfError as error:
         return Operation(None, search.runs, (*search.notes, f"the first operation is not known: {first_line(error)}"))
-    return Operation(finding, search.runs, tuple(dict.fromkeys(search.notes)))
+    return Operation(finding, search.runs, tuple(dict.fromkeys(search.notes)), search.others)
 
 
 @dataclass(slots=True)
@@ -66,12 +68,14 @@ class _Search:
     Attributes:
         runs: how many there were.
         notes: what the finding does not show.
+        others: operations that introduce a difference too.
     """
 
     evidence: Evidence
     execution: Execution
     runs: int = 0
     notes: list[str] = field(default_factory=list)
+    others: tuple[Finding, ...] = ()
 
     def found(self) -> Finding | None:
         """The first operation; None where recorded runs agree, or where what they part by is no operation.
@@ -89,6 +93,9 @@ class _Search:
         if OBSERVED_HINT in parted.first.hint:
             self.notes.append(f"recorded runs part first in {parted.first.divergence.name}; what computed it is not recorded")
             return None
+        places = {_place(finding): finding for finding in reversed(parted.introduced)}
+        places.pop(_place(parted.first), None)
+        self.others = tuple(sorted(places.values(), key=lambda finding: finding.events[0] or 0))[:_OTHERS]
         return self._measured(parted.first)
 
     def _measured(self, finding: Finding) -> Finding:
@@ -155,6 +162,11 @@ def _compared(ours: str, theirs: str) -> Comparison:
     return compare_recordings(observing.recordings(ours), observing.recordings(theirs), _SIDES)
 
 
-def _site(finding: Finding) -> tuple[object, ...]:
+def _place(finding: Finding) -> tuple[object, ...]:
+    """Where in the program."""
     found = finding.divergence
-    return found.name, found.scope, found.source, found.step, found.rank
+    return found.name, found.scope, found.source
+
+
+def _site(finding: Finding) -> tuple[object, ...]:
+    return *_place(finding), finding.divergence.step, finding.divergence.rank

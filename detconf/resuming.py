@@ -17,7 +17,7 @@ from typing import Any
 from detconf.arrays import Array, Place
 from detconf.causes.changes import Change, Setting
 from detconf.comparison import Divergence, Kind, differences, diverge
-from detconf.digests import ENTRY
+from detconf.digests import BUFFER, ENTRY
 from detconf.errors import TargetError
 from detconf.execution import InChildren
 from detconf.recording.generators import PREFIX
@@ -29,7 +29,7 @@ from detconf.verification import Axis
 NAME = "resume"
 Results = Mapping[Place, Array]
 _PARAMETERS, _OPTIMIZER, _RATE, _GENERATOR, _DATA = "parameters", "optimizer state", "learning rate", "generator state", "data order"
-_SCALE, _OTHER = "scale of a gradient scaler", "other state"
+_SCALE, _BUFFERS, _OTHER = "scale of a gradient scaler", "buffers of the model", "other state"
 _UNTOLD = "a data order that is drawn from a generator is not told apart from its state"
 _SAVE = {
     _PARAMETERS: "the parameters are not those of the step before",
@@ -38,6 +38,7 @@ _SAVE = {
     _GENERATOR: "the generator is not where it was",
     _DATA: "the loss differs while parameters, optimizer, learning rate and generators agree: other data was read",
     _SCALE: "the state of the scaler was not restored",
+    _BUFFERS: "what the model keeps beside its parameters, such as running statistics, was not restored",
     _OTHER: "what is known of agrees: gradients that had been summed up, buffers of the model, or options of the optimizer may not",
 }
 
@@ -198,6 +199,8 @@ class _Kinds:
             return _GENERATOR
         if name.endswith(".lr") and owner not in self.names:
             return _RATE
+        if name.startswith(BUFFER):
+            return _BUFFERS
         if name in ("loss", "scaler.scale"):
             return _DATA if name == "loss" else _SCALE
         return (_OTHER if name.endswith(".grad") else _OPTIMIZER) if owner in self.names else _PARAMETERS
@@ -256,7 +259,10 @@ def _missing(whole: Results, shifted: Results, begun: int, first: Divergence) ->
         explained = any(each.kind in (_PARAMETERS, _SCALE) for each in found)
         found += generators or ([] if explained else [_Missing(_DATA, first)])
     firsts: dict[str, _Missing] = {}
-    for each in sorted(found or generators or [_Missing(_OTHER, first)], key=lambda each: each.kind != _PARAMETERS):
+    for each in sorted(
+        found or generators or [_Missing(_BUFFERS if first.name.startswith(BUFFER) else _OTHER, first)],
+        key=lambda each: each.kind != _PARAMETERS,
+    ):
         firsts.setdefault(each.kind, each)
     yield from firsts.values()
 

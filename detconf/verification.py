@@ -71,16 +71,19 @@ class Operation:
     Attributes:
         finding: None where none was found; the notes say why.
         runs: recorded runs.
+        others: operations behind it that introduce a difference too, each place once. Where the first one's result is overwritten
+            before it is read, such as weights that are loaded over, it is one of these that matters.
         notes: what it does not show, such as that the recorder leaves the bits alone.
     """
 
     finding: Finding | None
     runs: int
     notes: tuple[str, ...] = ()
+    others: tuple[Finding, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         found = self.finding.to_dict() if self.finding else {"name": None}
-        return {**found, "runs": self.runs, "notes": list(self.notes)}
+        return {**found, "others": [each.to_dict() for each in self.others], "runs": self.runs, "notes": list(self.notes)}
 
 
 @dataclass(frozen=True, slots=True)

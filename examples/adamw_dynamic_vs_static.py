@@ -16,6 +16,8 @@ import math
 import sys
 import unittest
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import paddle
@@ -38,7 +40,7 @@ def start(seed: int) -> tuple[Arrays, np.ndarray]:
     """(weights by name, one batch per step): Paddle's default initialisation of weights, biases of 1."""
     random = np.random.default_rng(seed)
     weights: Arrays = {}
-    for layer, (rows, columns) in enumerate(zip(SIZES, SIZES[1:], strict=False), 1):
+    for layer, (rows, columns) in enumerate(pairwise(SIZES), 1):
         limit = math.sqrt(6 / (rows + columns))
         weights[f"w{layer}"] = random.uniform(-limit, limit, (rows, columns)).astype("float32")
         weights[f"b{layer}"] = np.ones(columns, "float32")
@@ -56,7 +58,7 @@ def layers(weights: Arrays) -> list[paddle.nn.Linear]:
 
     return [
         paddle.nn.Linear(rows, columns, attribute(f"w{layer}", ratio), attribute(f"b{layer}", ratio))
-        for layer, (rows, columns, ratio) in enumerate(zip(SIZES, SIZES[1:], RATIOS, strict=False), 1)
+        for layer, ((rows, columns), ratio) in enumerate(zip(pairwise(SIZES), RATIOS, strict=True), 1)
     ]
 
 
@@ -108,7 +110,8 @@ def static(*, moments: bool = False) -> Arrays:
             update = optimizer(list(named.values()))
             update.minimize(paddle.mean(second(first(inputs))))
             if moments:
-                named |= {f"second moment of {name}": update._get_accumulator("moment2", each) for name, each in named.items()}
+                kept = partial(update._get_accumulator, "moment2")  # noqa: SLF001  # there is no other way to fetch it
+                named |= {f"second moment of {name}": kept(each) for name, each in named.items()}
             executor = paddle.static.Executor(paddle.CPUPlace())
             executor.run(startup)
             for batch in batches:
@@ -233,6 +236,7 @@ def chance(update: Update) -> str:
 
 
 def tell(audits: dict[str, detconf.Audit]) -> None:
+    """Print the story."""
     for name, found in audits.items():
         print(f"\n=== {name}\n{found}")
     print(f"\n=== how often rtol={RTOL:g} fails, with Paddle's own kernel in dynamic mode; no static mode is involved")

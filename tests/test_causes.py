@@ -94,6 +94,39 @@ def test_dropout_in_training_is_rng() -> None:
     assert str(detconf.verify(train, runs=3).cause) == "rng"
 
 
+_NET = """
+import sys, detconf
+import {module} as library
+def main():
+    fixed = library.ones([4, 8])
+    net = library.nn.Sequential(library.nn.Linear(8, 8), library.nn.Dropout(0.5))
+    {fill}
+    {train}
+    detconf.publish("scores", net(fixed).detach())
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchanged_settings")
+@pytest.mark.parametrize(
+    ("module", "train", "cause"), [("torch", False, "mode"), ("torch", True, "rng"), ("paddle", False, "mode"), ("paddle", True, "rng")]
+)
+def test_dropout_in_a_script_is_mode_unless_it_trains(tmp_path: Path, module: str, train: bool, cause: str) -> None:
+    """The same in processes of their own: weights are fixed, dropout is on; evaluation mode removes the difference."""
+    fill = "[p.data.fill_(0.1) for p in net.parameters()]" if module == "torch" else "[p.set_value(p * 0 + 0.1) for p in net.parameters()]"
+    script = tmp_path / "infer.py"
+    script.write_text(_NET.format(module=module, fill=fill, train="net(fixed).sum().backward()" if train else "pass"))
+    found = detconf.verify([sys.executable, str(script)], runs=3)
+    assert str(found.cause) == cause, found.to_dict()["tried"]
+    assert ("evaluation mode" in str(found.axes[0].restored_by)) is (cause == "mode")
+    assert found.operation is not None
+    assert found.operation.finding is not None
+    assert "uniform" in found.operation.finding.divergence.name  # of weights that are then overwritten
+    others = [each.divergence for each in found.operation.others]
+    assert any("dropout" in each.name or "bernoulli" in each.name for each in others), others
+
+
 def test_threads_that_race_are_a_race() -> None:
     """Duplicate indices summed by two threads: equal generators do not help, deterministic algorithms do."""
     generator = torch.Generator().manual_seed(0)

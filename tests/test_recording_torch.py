@@ -87,6 +87,7 @@ def test_results_are_the_same_with_and_without(run: Run, name: str, optimizer: d
 
 
 _A, _B, _S = (torch.randn(shape, generator=torch.Generator().manual_seed(7)) for shape in ((30, 20), (3, 17, 20), (20, 20)))
+_C = torch.complex(_A, _A.roll(1, 0))
 _ASKING: dict[str, tuple[Callable[[], torch.Tensor], str]] = {
     "svdvals": (lambda: torch.linalg.svdvals(_A), "aten.linalg_svdvals"),
     "eigvalsh": (lambda: torch.linalg.eigvalsh(_S + _S.T), "aten.linalg_eigvalsh"),
@@ -97,6 +98,10 @@ _ASKING: dict[str, tuple[Callable[[], torch.Tensor], str]] = {
     "rank": (lambda: torch.linalg.matrix_rank(_S + _S.T, hermitian=True), "aten.linalg_eigvalsh"),
     "matmul": (lambda: _B @ _S.view(1, 20, 20), "aten.matmul"),
     "linear": (lambda: torch.nn.functional.linear(_B, _S), ""),
+    "complex pinv": (lambda: torch.linalg.pinv(_C), ""),
+    "complex nuclear": (lambda: torch.linalg.matrix_norm(_C, "nuc"), "aten.linalg_svdvals"),
+    "complex product": (lambda: (_C.mH * 2) @ _C.conj(), ""),
+    "imaginary part": (lambda: torch.linalg.pinv(_C.conj().imag), ""),
     "svdvals out": (lambda: torch.linalg.svdvals(_A, out=torch.empty(20)), ""),
     "eigh": (lambda: torch.linalg.eigh(_S + _S.T)[0], ""),
 }
@@ -705,6 +710,34 @@ def test_state_level_names_what_the_optimizer_holds(run: Run) -> None:
     assert next(event for event in events if event.step == 1 and event.name == "optimizer.0.0").outputs[0].digest == digest(
         model.weight.detach()
     )
+
+
+def test_state_level_has_the_buffers_that_a_training_writes(run: Run) -> None:
+    """Running statistics are state; a constant buffer, one that is not saved, and modules that are gone are not reported.
+
+    Their first values are written, too: the first step has all of them.
+    """
+    models: list[torch.nn.Sequential] = []
+
+    def work() -> None:
+        torch.nn.BatchNorm1d(3)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3), torch.nn.BatchNorm1d(3), torch.nn.LazyBatchNorm1d())
+        model.register_buffer("constant", torch.ones(2))
+        model[0].register_buffer("scratch", torch.zeros(1), persistent=False)
+        models.append(model)
+        sgd = torch.optim.SGD(model[:2].parameters(), lr=0.1)
+        for _ in range(2):
+            model[0].scratch.add_(1)
+            model[:2](torch.arange(6.0).reshape(2, 3)).sum().backward()
+            sgd.step()
+
+    events = run(work, level="state")
+    for step in (0, 1):
+        found = {event.name: event.outputs[0].digest for event in events if event.step == step and event.name.startswith("buffer.")}
+        used = [f"buffer.BatchNorm1d.1.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")]
+        assert list(found)[: None if step else 3] == used
+        assert not any(word in name for name in found for word in ("constant", "scratch", "BatchNorm1d.0.running"))
+    assert found["buffer.BatchNorm1d.1.running_mean"] == digest(models[0][1].running_mean)
 
 
 def test_torch_imported_inside_the_block_is_recorded(tmp_path: Path) -> None:

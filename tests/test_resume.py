@@ -246,6 +246,42 @@ def test_runs_that_cannot_be_compared(stopped: Any, resumed: Any, steps: int, wo
         judged(WHOLE, stopped, resumed, steps)
 
 
+NORM = """
+import sys, torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1))
+sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+data = torch.linspace(-1, 1, 160).sin().reshape(5, 8, 4)
+begin = 0
+if sys.argv[1] == "resume":
+    saved = torch.load("saved.pt")
+    begin = saved.pop("step")
+    net.load_state_dict({**net.state_dict(), **saved})
+for step in range(begin, 5):
+    sgd.zero_grad()
+    net(data[step]).pow(2).mean().backward()
+    sgd.step()
+    state = net.state_dict() if sys.argv[2] == "all" else dict(net.named_parameters())
+    torch.save({"step": step + 1} | {name: each.detach() for name, each in state.items()}, "saved.pt")
+"""
+
+
+@pytest.mark.parametrize("kept", ["all", "parameters"])
+def test_running_statistics_that_are_not_saved_are_named(folder: Path, kept: str) -> None:
+    """They have no effect on training, only on what is trained; a resume that begins them anew is told all the same."""
+    (folder / "norm.py").write_text(NORM)
+    command = [PYTHON, "norm.py"]
+    found = detconf.verify([*command, "begin", kept], runs=2, resume_with=[*command, "resume", kept], stop_at=2)
+    axis = found.axes[-1]
+    if kept == "all":
+        assert axis.invariant, axis
+        return
+    assert axis.invariant is False
+    assert "not restored: buffers of the model" in axis.note
+    assert axis.divergence is not None
+    assert axis.divergence.name == "buffer.BatchNorm1d.0.running_mean"
+
+
 def test_a_generator_without_effect_is_no_difference() -> None:
     """Where every step agrees, a generator that is elsewhere is a remark."""
     generator = Place("generator.numpy", 2, origin="state")

@@ -24,15 +24,9 @@ def carried(parting: Parting) -> Finding | None:
         named += [operation.name] * len(anew)
     if not amendments:
         return None
-    found = parting.question.laboratory.study(parting.question.b, amendments=amendments)
-    if found is None:
-        return None
-    whole = parting.question.same_shadows(parting.a.known, found.known, [parting.output])
-    fixed = [
-        each
-        for each in parting.theirs.sources
-        if all(parting.pool.find(value.shadow) for value in found.study.operations[each.index].writes)
-    ]
+    whole, fixed = _tried(parting, amendments, {})
+    if not whole and not fixed:  # a schedule may have been forgotten with it
+        whole, fixed = _tried(parting, amendments, _numbers(parting))
     if not whole and not fixed:
         parting.question.tried.append("the reference's state put where the candidate's is fresh: still different")
         return None
@@ -57,6 +51,30 @@ def carried(parting: Parting) -> Finding | None:
         [Fix("save and load the optimizer's state, and every buffer, with the weights")],
         operation=first,
     )
+
+
+def _tried(
+    parting: Parting, amendments: dict[int, Callable[[Any], Any]], alterations: dict[int, dict[str | int, Any]]
+) -> tuple[bool, list[Operation]]:
+    """With these repairs: do the sides agree, and which of the sources give the reference's results?"""
+    found = parting.question.laboratory.study(parting.question.b, amendments=amendments, alterations=alterations)
+    if found is None or len(found.study.operations) <= max(each.index for each in parting.theirs.sources):
+        return False, []
+    whole = parting.question.same_shadows(parting.a.known, found.known, [parting.output])
+    after = found.study.operations
+    fixed = [each for each in parting.theirs.sources if all(parting.pool.find(value.shadow) for value in after[each.index].writes)]
+    return whole, fixed
+
+
+def _numbers(parting: Parting) -> dict[int, dict[str | int, Any]]:
+    """The numbers that the reference's twins of the sources have as options, where they are others."""
+    found: dict[int, dict[str | int, Any]] = {}
+    for operation in parting.theirs.sources:
+        for twin in _twins(operation, parting)[-1:]:
+            others = {key: value for key, value in twin.options.items() if isinstance(value, float) and operation.options.get(key) != value}
+            if others:
+                found[operation.index] = others
+    return found
 
 
 def _starts_anew(operation: Operation, place: int, other: Value, parting: Parting) -> bool:

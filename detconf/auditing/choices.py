@@ -47,20 +47,26 @@ _NEAR = 1e-6
 
 
 def _integers(shadow: Any) -> bool:
-    return shadow is not None and shadow.ndim > 0 and np.issubdtype(shadow.dtype, np.integer)
+    return shadow is not None and np.issubdtype(shadow.dtype, np.integer)
 
 
 def _gap(read: Any, chosen: Any, other: Any) -> Any:
     """How far the chosen elements of the two sides are apart; None where indices do not index what was read."""
-    if read is None or chosen is None or other is None or chosen.ndim != read.ndim:
+    if read is None or chosen is None or other is None or chosen.shape != other.shape or not np.isrealobj(read):
         return None
-    axes = (axis for axis in range(read.ndim - 1, -1, -1) if _indexes(chosen, read, axis) and _indexes(other, read, axis))
-    axis = next(axes, None)
-    return None if axis is None else np.abs(np.take_along_axis(read, chosen, axis) - np.take_along_axis(read, other, axis))
+    if chosen.size == 1 and chosen.ndim < read.ndim - 1:  # of the whole array
+        read, chosen, other = read.reshape(-1), chosen.reshape(-1), other.reshape(-1)
+    for axis in range(read.ndim - 1, -1, -1):
+        a, b = (np.expand_dims(each, axis) if each.ndim == read.ndim - 1 else each for each in (chosen, other))
+        if _indexes(a, read, axis) and _indexes(b, read, axis):
+            return np.abs(np.take_along_axis(read, a, axis) - np.take_along_axis(read, b, axis))
+    return None
 
 
 def _indexes(chosen: Any, read: Any, axis: int) -> bool:
-    same = all(a == b for place, (a, b) in enumerate(zip(chosen.shape, read.shape, strict=True)) if place != axis)
+    same = chosen.ndim == read.ndim and all(
+        a == b for place, (a, b) in enumerate(zip(chosen.shape, read.shape, strict=True)) if place != axis
+    )
     return same and bool(np.all((chosen >= 0) & (chosen < read.shape[axis])))
 
 
@@ -117,18 +123,23 @@ def _restarts(a: Sequence[Any], b: Sequence[Any], *, anyway: bool) -> bool:
 def optional(parting: Parting) -> Finding | None:
     """One option of the operation at which they part has another value."""
     others = _numbers_of(parting.ours.operations)
-    end = time.monotonic() + _SECONDS
+    end = time.process_time() + _SECONDS
     operations = {each.index: each for each in (*parting.theirs.sources[:_SOURCES], *parting.theirs.operations[:_SOURCES])}
     for operation, key, value, other in _trials(list(operations.values()), others):
-        if time.monotonic() > end:
+        if time.process_time() > end:
             parting.question.tried.append("other options of the operations where the sides part: not all of them, for lack of time")
             break
         if parting.repaired(alterations={operation.index: {key: other}}):
             words = f"{operation.name}: {key}={value!r} on one side; with {other!r} the sides agree"
             proof = Proof("removed", f"with {key}={other!r} in place of {value!r}, in higher precision, the sides agree")
             fix = Fix(f"set {key} of {operation.name} to {other!r} (tried in the float64 shadow)", verified=True)
-            return Finding(Cause.SEMANTICS, words, proof, [Evidence(words)], [fix], operation=operation)
+            cause = Cause.MODE if key in _MODES else Cause.SEMANTICS
+            return Finding(cause, words, proof, [Evidence(words)], [fix], operation=operation)
     return None
+
+
+_MODES = ("train", "training", "is_training", "is_test", "use_global_stats", "use_input_stats")
+"""Options by which operations are told whether they run in training."""
 
 
 def _trials(operations: Sequence[Operation], others: Sequence[float]) -> Iterator[tuple[Operation, str | int, Any, Any]]:

@@ -25,23 +25,20 @@ from detconf.values import Cause
 _TOLERANCES = (1e-9, 1e-7, 1e-5)
 
 
-def parted(question: Question) -> Finding | None:
+def repaired(question: Question) -> Finding | None:
     """Find the operation where the sides part, and a repair that proves it: of the candidate, else of the reference."""
-    other = question.exchanged()
-    found = _repaired(question)
-    if found is None:
-        back = _repaired(other)
-        found = back and _exchanged(back)
-    if found is None:
-        found = _unrepaired(question)
-    if found is None:
-        back = _unrepaired(other)
-        found = back and _exchanged(back)
-    return found
+    return _repaired(question) or _exchanged(_repaired(question.exchanged()))
 
 
-def _exchanged(finding: Finding) -> Finding:
+def parted(question: Question) -> Finding | None:
+    """Where no repair was found, say where the sides part, if it is shown that they mean different things there."""
+    return _unrepaired(question) or _exchanged(_unrepaired(question.exchanged()))
+
+
+def _exchanged(finding: Finding | None) -> Finding | None:
     """In words that were written with the sides in each other's place."""
+    if finding is None:
+        return None
 
     def words(text: str) -> str:
         return text.replace("reference", "\0").replace("candidate", "reference").replace("\0", "candidate")
@@ -64,7 +61,7 @@ def _repaired(question: Question) -> Finding | None:
         if place == before:  # nothing new to try
             continue
         before = place
-        for attempt in (_formatted, _near, carried, decided, unlike, optional, arranged):
+        for attempt in (_formatted, _near, _wrapped, carried, decided, unlike, optional, arranged):
             found = attempt(parting)
             if found:
                 found.output = name
@@ -112,6 +109,33 @@ def _near(parting: Parting) -> Finding | None:
     return Finding(
         Cause.ROUNDING, words, proof, [Evidence(words, worst)], [Fix("compare from the same inputs, bit for bit", verified=True)]
     )
+
+
+def _wrapped(parting: Parting) -> Finding | None:
+    """Integers that are the reference's numbers modulo a power of two: more than their dtype holds."""
+    ours = [value for operation in parting.ours.operations for value in operation.writes if value.shadow is not None and value.shadow.size]
+    for operation in parting.theirs.operations:
+        for value in operation.writes:
+            bits = _BITS.get(value.dtype)
+            alike = (each for each in ours if bits and value.shadow is not None and each.shadow.size == value.shadow.size)
+            whole = next((each for each in alike if _modulo(each.shadow, value.shadow, 2.0 ** float(bits or 0))), None)
+            if whole is not None:  # integers have no shadow to be repaired; that all agree modulo so much is no accident
+                words = f"{operation.name} makes numbers that {value.dtype} does not hold: the candidate has them modulo 2**{bits}"
+                proof = Proof("re-created", f"the reference's numbers modulo 2**{bits} are the candidate's, every one", 1.0)
+                fix = Fix(f"convert to a wider dtype before {operation.name}")
+                return Finding(Cause.OVERFLOW, words, proof, [Evidence(words)], [fix], operation=operation)
+    return None
+
+
+_BITS = {f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
+
+
+def _modulo(whole: Any, wrapped: Any, modulus: float) -> bool:
+    """Whole numbers, somewhere too large, that are the others but for multiples of `modulus`."""
+    if np.iscomplexobj(whole):
+        return False
+    difference = (whole.reshape(-1).astype(np.float64) - wrapped.reshape(-1).astype(np.float64)) / modulus
+    return bool(np.any(difference != 0)) and bool(np.all(difference == np.rint(difference)))
 
 
 _ROUNDINGS = 8.0

@@ -10,6 +10,10 @@ from detconf.values import Cause
 _ACCELERATORS = frozenset({"cuda", "rocm"})
 _OF_KERNELS = (Cause.EQUAL, Cause.ROUNDING, Cause.ILL_CONDITIONED, Cause.DTYPE)
 """Causes that other kernels may make others."""
+_WORDS = (
+    "GPU, DCU: none here, and their kernels may differ. Record on the device: detconf record --values --sources -o there.det -- CMD; "
+    "audit the recording anywhere: detconf audit here.det there.det"
+)
 
 
 def unexamined(cause: Cause) -> list[str]:
@@ -21,7 +25,4 @@ def unexamined(cause: Cause) -> list[str]:
     drives = any(is_imported(each.module) for each in frameworks() if each.module and each.devices)
     if cause not in _OF_KERNELS or not drives or _ACCELERATORS & facts.gather().devices:
         return []
-    return [
-        "GPU, DCU: none here, and their kernels may differ. Record on the device: detconf record --values --sources -o there.det -- CMD; "
-        "audit the recording anywhere: detconf audit here.det there.det"
-    ]
+    return [_WORDS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -15,6 +16,7 @@ from detconf.errors import TargetError
 from detconf.frameworks import frameworks
 from detconf.frameworks.base import Modes
 from detconf.lookup import is_imported, resolve
+from detconf.shadows.pool import Pool
 from detconf.shadows.regions import ancestors
 from detconf.shadows.study import Operation
 from detconf.values import Cause
@@ -28,7 +30,7 @@ _FIXES = (
 def drawn(question: Question) -> Finding | None:
     """Do the sides agree where every draw starts from one and the same generator state, or from the other side's?"""
     a, b = question.exact_a, question.exact_b
-    if a is None or b is None or not (a.study.drawn or b.study.drawn):
+    if a is None or b is None or not (a.study.drawn or b.study.drawn) or _same_draws(a, b, question.differing):
         return None
     laboratory = question.laboratory
     frozen_a, frozen_b = laboratory.study(question.a, draws="frozen"), laboratory.study(question.b, draws="frozen")
@@ -48,6 +50,17 @@ def drawn(question: Question) -> Finding | None:
         return _finding(question, f"what the reference drops at random dropped by the candidate too ({dropped} times): they agree", a, b)
     question.tried.append("draws from fixed generator states, from the other side's, and its very numbers: still different")
     return None
+
+
+def _same_draws(a: Observation, b: Observation, names: list[str]) -> bool:
+    """Do the results depend on the very same numbers, if perhaps in other places? Fixed draws would only hide where."""
+    ours, theirs = ([value.shadow for each in _reaching(side, names).values() for value in each.writes] for side in (a, b))
+    if not ours or len(ours) != len(theirs):
+        return False
+    pools = [Pool(((None, each) for each in side if each is not None), 1e-9) for side in (ours, theirs)]
+    return all(each is not None and pools[1].find(each) for each in ours) and all(
+        each is not None and pools[0].find(each) for each in theirs
+    )
 
 
 def _finding(question: Question, how: str, a: Observation, b: Observation) -> Finding:
@@ -157,28 +170,42 @@ def _first_draw(observation: Observation, names: list[str]) -> Operation | None:
 
 
 def evaluated(question: Question) -> Finding | None:
-    """Does one side, run in evaluation mode, agree with the other as it is?"""
+    """Is one side in training mode where the other is not, and does it agree with the other in evaluation mode?"""
+    return _evaluated(question, alone=True)
+
+
+def evaluated_anyway(question: Question) -> Finding | None:
+    """The same where both sides have layers in training mode, if nothing else explains the difference."""
+    return _evaluated(question, alone=False)
+
+
+def _evaluated(question: Question, *, alone: bool) -> Finding | None:
     if question.same_results(question.real_a, question.real_b) is not None:  # as they are: there is nothing to take away
         return None
-    for side, own, other in ((question.b, question.real_a, "reference"), (question.a, question.real_b, "candidate")):
-        seen = Modes()
-        found = _in_evaluation(question, side, seen)
-        if not seen.training or found is None:
+    ours, theirs = _training(question, question.a), _training(question, question.b)
+    for side, seen, other, own, who in (
+        (question.b, theirs, ours, question.real_a, ("candidate", "reference")),
+        (question.a, ours, theirs, question.real_b, ("reference", "candidate")),
+    ):
+        # What is called before the last backward pass is training, and rightly so.
+        if seen.calls == seen.after or (alone and other.calls > other.after):
             continue
-        share = question.same_results(own, found)
+        found = _in_evaluation(question, side, Modes(since=seen.after))
+        share = None if found is None else question.same_results(own, found)
         if share is not None:
             layers = ", ".join(sorted(seen.training))
-            who = "candidate" if other == "reference" else "reference"
-            proof = Proof("removed", f"with the {who}'s layers in evaluation mode it agrees with the {other} as it is", share)
-            evidence = [Evidence(f"layers called in training mode by the {who}: {layers}", len(seen.training))]
-            return Finding(
-                Cause.MODE,
-                f"the {who} runs in training mode, the {other} does not",
-                proof,
-                evidence,
-                [Fix("call eval() before inference", verified=True)],
-            )
+            proof = Proof("removed", f"with the {who[0]}'s layers in evaluation mode it agrees with the {who[1]} as it is", share)
+            evidence = [Evidence(f"layers called in training mode by the {who[0]}: {layers}", len(seen.training))]
+            fix = Fix("call eval() before inference", verified=True)
+            return Finding(Cause.MODE, f"the {who[0]} runs in training mode, the {who[1]} does not", proof, evidence, [fix])
     return None
+
+
+def _training(question: Question, side: Side) -> Modes:
+    """Which layers a side calls in training mode, nothing overruled."""
+    seen = Modes(since=sys.maxsize)
+    _in_evaluation(question, side, seen)
+    return seen
 
 
 def _in_evaluation(question: Question, side: Side, seen: Modes) -> Mapping[str, Any] | None:

@@ -9,9 +9,9 @@ from typing import Any
 from detconf import facts
 from detconf.arrays import Array
 from detconf.auditing.capturing import captured
-from detconf.auditing.culprits import parted
+from detconf.auditing.culprits import parted, repaired
 from detconf.auditing.devices import unexamined
-from detconf.auditing.drawing import drawn, evaluated
+from detconf.auditing.drawing import drawn, evaluated, evaluated_anyway
 from detconf.auditing.guessing import guessed
 from detconf.auditing.hosting import hosted
 from detconf.auditing.laboratory import Laboratory, Side
@@ -27,7 +27,19 @@ from detconf.errors import TargetError
 from detconf.frameworks.base import Captured
 from detconf.values import Cause
 
-ATTEMPTS: tuple[Attempt, ...] = (overflowed, captured, hosted, rounded, drawn, evaluated, parted, guessed, opaque)
+ATTEMPTS: tuple[Attempt, ...] = (
+    overflowed,
+    captured,
+    hosted,
+    rounded,
+    drawn,
+    evaluated,
+    repaired,
+    evaluated_anyway,
+    parted,
+    guessed,
+    opaque,
+)
 """In this order: the first that shows a cause names it."""
 
 

@@ -25,7 +25,10 @@ SEEN = 8.0
 """Units of noise below which a difference in meaning is not told from rounding."""
 AMPLIFIED = 1e4
 """Noise relative to the roundoff from which a result is called ill-conditioned."""
+_MANY, _PART = 1 << 12, 0.25
+"""Elements from which the samples of noise of some are far too small by chance; the part of the expected noise that counts then."""
 _SINGLE = 2.0**-24
+_SLACK = 0.05
 _FAITHFUL = 1e-9
 """Two float64 shadows of one formula agree better than this, relative to the largest element."""
 
@@ -50,8 +53,12 @@ class Part:
 
     @property
     def rough(self) -> Any:
-        """Units of noise that the real elements are away from their shadows; 0 where either is not finite."""
-        return _ratio(self.real - self.shadow, self.noise)
+        """Units of noise that the real elements are away from their shadows; 0 where either is not finite.
+
+        An operation that cancels inside (the tail of gelu, 1 + erf) errs by the scale of what it cancels, which noise on its
+        inputs and outputs does not show: a roundoff of a typical element is allowed besides.
+        """
+        return _ratio(self.real - self.shadow, np.maximum(self.noise, self.unit * _rms(self.shadow)))
 
     @property
     def condition(self) -> float:
@@ -90,8 +97,24 @@ def part(array: Array, shadow: Any, noisy: Sequence[Any], floor: float) -> Part 
     spread = [np.abs(each - shadow) for each in noisy if each is not None and each.shape == shadow.shape]
     with np.errstate(all="ignore"):
         largest = np.max(spread, axis=0) if spread else np.zeros(shadow.shape)
-        noise = np.maximum(largest, 0.5 * own * np.abs(shadow))
+        noise = np.maximum(np.maximum(largest, _expected(largest)), 0.5 * own * np.abs(shadow))
     return Part(real, shadow, noise, own, floor)
+
+
+def _expected(noise: Any) -> Any:
+    """Of large arrays, a part of the noise that an element's row and column lead to expect; else nothing.
+
+    Among many elements some have next to no noise in all samples, by chance. Scales that differ from row to row, or from
+    column to column, are kept: root mean squares of both, multiplied.
+    """
+    if noise.size < _MANY or not np.all(np.isfinite(noise)):
+        return 0.0
+    flat = (noise.reshape(noise.shape[0], -1) if noise.ndim > 1 else noise.reshape(1, -1)).astype(np.float64)
+    whole = float(np.sqrt(np.mean(flat**2)))
+    rows, columns = np.sqrt(np.mean(flat**2, axis=1)), np.sqrt(np.mean(flat**2, axis=0))
+    if noise.ndim < 2:  # a column of one element is no mean
+        columns = np.full_like(columns, 0.0)
+    return (_PART * np.outer(rows, columns) / whole).reshape(noise.shape) if whole else 0.0
 
 
 @dataclass(slots=True)
@@ -167,7 +190,7 @@ def close(a: Any, b: Any, noise: Any) -> bool:
     """Do two sets of elements agree up to rounding: within `COARSE` units of noise, non-finite elements alike?"""
     b = _align(b, a)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
-    return bool(np.all(same | (np.abs(a - b) <= COARSE * noise)))
+    return bool(np.all(same | (np.abs(a - b) <= COARSE * np.maximum(noise, _SLACK * _SINGLE * _rms(a)))))
 
 
 def agrees(a: Any, b: Any, *, tolerance: float = _FAITHFUL, noise: Any = None) -> bool:

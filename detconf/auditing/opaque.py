@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from detconf.auditing.meaning import numbers
+from detconf.auditing.meaning import COARSE, SEEN, numbers
 from detconf.auditing.question import Finding, Question
 from detconf.auditing.result import Evidence, Fix, Proof
 from detconf.comparison import diverge
@@ -20,7 +20,8 @@ def opaque(question: Question) -> Finding | None:
     """Judge by the arrays, where that is enough; results that could be followed are not judged here."""
     alone = question.a.function is None or question.b.function is None
     names = [name for name in question.differing if alone or name not in question.splits or not question.splits[name].complete]
-    if not names or len(names) != len(question.differing):
+    followed = [each for each in question.complete if each.name not in names]
+    if not names or any(each.units > SEEN or max(each.roughness) > COARSE for each in followed):
         return None
     question.unexamined.extend(f"{name}: it could not be followed how it was computed" for name in names)
     for attempt in (_few_ulp, _rounded, _reordered):

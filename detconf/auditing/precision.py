@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from detconf.auditing.fingerprint import last_product, named
 from detconf.auditing.laboratory import Side
-from detconf.auditing.meaning import AMPLIFIED, COARSE, SEEN, Part, Split, numbers
+from detconf.auditing.meaning import AMPLIFIED, COARSE, SEEN, Part, Split, close, numbers
 from detconf.auditing.question import Finding, Question
 from detconf.auditing.result import Evidence, Fix, Proof
-from detconf.shadows.formats import ROUNDINGS
+from detconf.shadows.formats import ROUNDINGS, unit
 from detconf.shadows.regions import ancestors
-from detconf.shadows.study import Operation
+from detconf.shadows.study import Operation, Value
 from detconf.values import Cause
 
 _FORMATS = tuple(name for name in ROUNDINGS if name != "float32")
@@ -100,7 +101,42 @@ def _flushed(question: Question, parts: list[Split]) -> Finding | None:
             proof = Proof("re-created", "the other side's results with their subnormal numbers set to zero are these, bit for bit", 1.0)
             fix = Fix("set torch.set_flush_denormal, or what else flushes subnormal numbers to zero, alike on both sides")
             return Finding(Cause.CONFIG, f"{words}: they are flushed to zero there", proof, [Evidence(words)], [fix], parts[0].name)
+    return _flushed_inside(question, parts)
+
+
+def _flushed_inside(question: Question, parts: list[Split]) -> Finding | None:
+    """The same, of intermediate values: with them set to zero, the shadows give that side."""
+    for who, side in (("candidate", question.b), ("reference", question.a)):
+        own = [each.b if who == "candidate" else each.a for each in parts]
+        if max((float(np.max(each.rough, initial=0.0)) for each in own), default=0.0) <= COARSE:
+            continue
+        observation = question.laboratory.study(side, keep_real=True)
+        flushed = [value for value in (observation.study.values if observation else ()) if _lost_subnormals(value)]
+        if not flushed:
+            continue
+        found = question.laboratory.study(side, amendments={value.index: _flush(value.dtype) for value in flushed})
+        shadows = [found.known.get(each.name) for each in parts] if found else []
+        if shadows and all(
+            known is not None and close(part.real, known.shadow, part.noise) for part, known in zip(own, shadows, strict=True)
+        ):
+            words = f"the {who} has zeros where its values are subnormal numbers"
+            proof = Proof("re-created", f"with {len(flushed)} intermediate values flushed to zero, the float64 shadows give the {who}")
+            fix = Fix("set torch.set_flush_denormal, or what else flushes subnormal numbers to zero, alike on both sides")
+            return Finding(Cause.CONFIG, words, proof, [Evidence(words, len(flushed))], [fix], parts[0].name)
     return None
+
+
+def _lost_subnormals(value: Value) -> bool:
+    """Zeros where the shadow is a number that the dtype holds, if only as a subnormal one."""
+    smallest = _SMALLEST.get(value.dtype)
+    if smallest is None or value.real is None or value.shadow is None or value.real.shape != value.shadow.shape:
+        return False
+    size = np.abs(value.shadow)
+    return bool(np.any((np.asarray(value.real) == 0) & (size < smallest) & (size >= 4 * unit(value.dtype) * smallest)))
+
+
+def _flush(dtype: str) -> Callable[[Any], Any]:
+    return lambda shadow: np.where(np.abs(shadow) < _SMALLEST[dtype], 0.0, shadow)
 
 
 _SMALLEST = {"float32": 2.0**-126, "float64": 2.0**-1022, "bfloat16": 2.0**-126, "float16": 2.0**-14}
@@ -121,7 +157,9 @@ def _other_arithmetic(question: Question, each: Split) -> Finding | None:
     for who, own, other, fine in _sides(question, each):
         if own.floor > fine.floor and each.apart(fine) > COARSE:
             words = f"the {who} computes in a dtype of unit roundoff {own.floor:.1e}, the other side in one of {fine.floor:.1e}"
-            return _finding(each, words, "in higher precision both agree; what is left is the coarser dtype's rounding", "bounded")
+            found = _finding(each, words, "in higher precision both agree; what is left is the coarser dtype's rounding", "bounded")
+            found.operation = _first_coarser(question, each.name, who, fine.floor)
+            return found
         if float(np.max(own.rough, initial=0.0)) <= COARSE:
             continue
         form, effects = _recreated(question, each.name, own, other)
@@ -138,6 +176,16 @@ def _other_arithmetic(question: Question, each: Split) -> Finding | None:
             found.operation = operation
             return found
     return None
+
+
+def _first_coarser(question: Question, name: str, who: str, floor: float) -> Operation | None:
+    """The first operation, towards a result, that writes in a coarser dtype than the other side has anywhere."""
+    observation = question.exact_a if who == "reference" else question.exact_b
+    if observation is None or name not in observation.known:
+        return None
+    _, operations = ancestors(observation.study, [observation.known[name].value])
+    each = (observation.study.operations[index] for index in sorted(operations))
+    return next((operation for operation in each if any(unit(value.dtype) > floor for value in operation.writes)), None)
 
 
 def _sides(question: Question, each: Split) -> Iterator[tuple[str, Part, Side, Part]]:
@@ -159,6 +207,9 @@ def _recreated(question: Question, name: str, own: Part, other: Side) -> tuple[s
     found: dict[str, float] = {}
     observed = float(np.mean(np.abs(own.real - own.shadow)))
     evidence = [Evidence(f"{name}: mean distance from the float64 shadow", observed)]
+    printed, effects = _fingerprint(question, name, own, other)
+    if printed:
+        return printed, evidence + effects
     for form in _FORMATS:
         observation = question.laboratory.study(other, rounding=form)
         known = observation.known.get(name) if observation else None
@@ -167,15 +218,33 @@ def _recreated(question: Question, name: str, own: Part, other: Side) -> tuple[s
         shadow = known.shadow.reshape(own.real.shape)
         with np.errstate(all="ignore"):
             distance = np.where(own.noise > 0, np.abs(own.real - shadow) / own.noise, 0.0)
-        found[form] = float(np.max(distance, initial=0.0))
+        found[form] = _root_mean_square(distance)  # single inputs may have been rounded to the other side
         effect = float(np.mean(np.abs(shadow - own.shadow)))
         evidence.append(
             Evidence(f"inputs of products rounded to {form}: mean effect {effect:.3g}; what is left, in units of noise", found[form])
         )
     least = min(found.values(), default=np.inf)
-    fits = least <= COARSE and least < float(np.max(own.rough)) / 8
+    fits = least <= COARSE and least < _root_mean_square(own.rough) / 8
     # TF32 and float16 have equally many bits, and only very small elements tell them apart: the first that fits is named.
     return next((form for form, distance in found.items() if fits and distance <= 1.5 * least), ""), evidence
+
+
+def _root_mean_square(array: Any) -> float:
+    return float(np.sqrt(np.mean(np.asarray(array, dtype=np.float64) ** 2))) if np.size(array) else 0.0
+
+
+def _fingerprint(question: Question, name: str, own: Part, other: Side) -> tuple[str, list[Evidence]]:
+    """The same without running anything, where the other side's result is a single product: from sampled elements."""
+    observation = question.exact_a if other is question.a else question.exact_b
+    known = observation.known.get(name) if observation else None
+    product = last_product(observation.study, known) if observation and known else None
+    if product is None or own.real.shape != own.shadow.shape or not np.isrealobj(own.real):
+        return "", []
+    tried = product.tried(np.asarray(own.real - own.shadow, np.float64))
+    return named(tried), [
+        Evidence(f"inputs of products rounded to {form}: mean effect {effect:.3g}; what is left, in units of accumulation", residual)
+        for form, (residual, effect) in tried.items()
+    ]
 
 
 def _coarse_contraction(question: Question, who: str) -> Operation | None:

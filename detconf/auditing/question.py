@@ -105,11 +105,18 @@ class Question:
         if self.b.function is None:
             theirs = ours
         for name in self.differing:
-            a, b = _part(self.real_a[name], name, *ours, self._pool_b), _part(self.real_b[name], name, *theirs, self._pool_a)
+            a, b = _part(self.real_a[name], name, *ours, self._find_b), _part(self.real_b[name], name, *theirs, self._find_a)
             both = split(name, a, b)
             if both:
                 found[name] = both
         return found
+
+    # A pool sorts every value of a run: not before it is needed.
+    def _find_a(self, shadow: Any) -> Any:
+        return self._pool_a.find(shadow)
+
+    def _find_b(self, shadow: Any) -> Any:
+        return self._pool_b.find(shadow)
 
     @cached_property
     def _pool_a(self) -> Pool:
@@ -193,11 +200,11 @@ def pool(observation: Observation | None, tolerance: float = 1e-9) -> Pool:
     return Pool(((value, array) for value, array in rows), tolerance)
 
 
-def _part(array: Array, name: str, exact: Observation | None, noisy: list[Observation], other: Pool) -> Any:
+def _part(array: Array, name: str, exact: Observation | None, noisy: list[Observation], other: Callable[[Any], Any]) -> Any:
     known = exact.known.get(name) if exact else None
     if exact is None or known is None or _is_lost(known):
         return part(array, None, [], 0.0)
-    if not computed(exact, known) and not other.find(known.value.shadow):  # from outside, and nobody here knows how it was made
+    if not computed(exact, known) and not other(known.value.shadow):  # from outside, and nobody here knows how it was made
         return part(array, None, [], 0.0)
     shadows = [each.known[name].shadow if name in each.known else None for each in noisy]
     return part(array, known.shadow, shadows, coarsest(exact.study, known.value))

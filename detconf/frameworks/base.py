@@ -34,10 +34,27 @@ class Modes:
     Attributes:
         training: names of the layer classes called in training mode.
         trained: backward was called.
+        calls: layers called in training mode so far.
+        after: how many of those calls came before the last backward.
+        since: calls from this one on may be overruled.
     """
 
     training: set[str] = field(default_factory=set)
     trained: bool = False
+    calls: int = 0
+    after: int = 0
+    since: int = 0
+
+    def called(self, layer: str) -> bool:
+        """A layer is called in training mode: may it be overruled?"""
+        self.training.add(layer)
+        self.calls += 1
+        return self.calls > self.since
+
+    def went_backward(self) -> None:
+        """Backward was called."""
+        self.trained = True
+        self.after = self.calls
 
 
 @dataclass(slots=True)

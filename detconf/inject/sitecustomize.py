@@ -57,6 +57,15 @@ def _attend():
         sys.stderr.write(f"detconf: the program is not audited: {error}\n")
 
 
+def _evaluate():
+    try:
+        from detconf.evaluating import start_from_environment
+
+        start_from_environment()
+    except Exception as error:  # noqa: BLE001  # as above
+        sys.stderr.write(f"detconf: training mode is not overruled: {error}\n")
+
+
 def _hand_over():
     """Import the sitecustomize that this one stands in front of."""
     here = os.path.dirname(os.path.abspath(__file__))
@@ -77,6 +86,8 @@ if os.environ.get("DETCONF_RECORD"):
     _record()
 if os.environ.get("DETCONF_STEPS"):
     _stop()
+if os.environ.get("DETCONF_EVALUATE"):
+    _evaluate()
 if os.environ.get("DETCONF_AUDIT"):
     _attend()
 _hand_over()

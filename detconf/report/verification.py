@@ -65,6 +65,9 @@ def _operation(found: Operation) -> Iterator[str]:
             yield f"    in              {finding.divergence.scope}"
         if finding.hint:
             yield f"    known           {finding.hint}"
+        for each in (other.divergence for other in found.others):
+            step = f", step {each.step}" if each.step else ""
+            yield f"    introduced too  {' '.join(filter(None, (each.name, each.scope and f'in {each.scope}', each.source)))}{step}"
     yield from (f"  note              {note}" for note in found.notes)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 _FEW, _BLOCKS = 4, 6
 """Blocks up to which all their orders are tried: gates of recurrent cells, query/key/value, colours."""
 _AXES = 5
+_GROUPS = 16
 Shape = Sequence[int]
 
 
@@ -43,6 +44,7 @@ def arrangements(shape: Shape) -> Iterator[Arrangement]:
         if count == _FEW:
             for axis in range(len(shape)):
                 yield from _interleaved(shape, axis)
+                yield from _regrouped(shape, axis)
 
 
 def blocks(shape: Shape, axis: int, count: int) -> Iterator[Arrangement]:
@@ -105,4 +107,20 @@ def _interleaved(shape: Shape, axis: int) -> Iterator[Arrangement]:
 def _merge(array: Any, axis: int, count: int) -> Any:
     shape = array.shape
     inner = (*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
+    return np.swapaxes(array.reshape(inner), axis, axis + 1).reshape(shape)
+
+
+def _regrouped(shape: Shape, axis: int) -> Iterator[Arrangement]:
+    """An axis that is made of three, the first two in the other order: heads of queries, keys and values, or these of each head."""
+    length = shape[axis]
+    for first in range(2, min(length, _GROUPS) + 1):
+        for second in range(2, min(length // first, _GROUPS) + 1):
+            if length % (first * second) == 0 and length > first * second:
+                words = f"axis {axis} split as ({first}, {second}, {length // first // second}), the first two exchanged"
+                yield Arrangement(words, partial(_regroup, axis=axis, counts=(first, second)))
+
+
+def _regroup(array: Any, axis: int, counts: tuple[int, int]) -> Any:
+    shape = array.shape
+    inner = (*shape[:axis], *counts, shape[axis] // counts[0] // counts[1], *shape[axis + 1 :])
     return np.swapaxes(array.reshape(inner), axis, axis + 1).reshape(shape)

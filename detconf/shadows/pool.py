@@ -29,7 +29,9 @@ def marks(array: Any) -> Any:
     """(scale, sum, sum of squares, sum weighted by position, sum weighted by rank) of an array, in logical order."""
     flat = np.asarray(array).reshape(-1)
     flat = (flat.real + np.sqrt(2) * flat.imag) if np.iscomplexobj(flat) else flat
-    flat = np.nan_to_num(flat.astype(np.float64), nan=1.2345678e30, posinf=2.3456789e30, neginf=-2.3456789e30)
+    flat = flat.astype(np.float64, copy=False)
+    if not np.isfinite(flat.sum()):
+        flat = np.nan_to_num(flat, nan=1.2345678e30, posinf=2.3456789e30, neginf=-2.3456789e30)
     weight = weights(flat.size)
     return np.array(
         [np.abs(flat).sum(), flat.sum(), float(flat @ flat), float(weight @ flat), float(weight @ np.sort(flat))], dtype=np.float64

@@ -77,7 +77,7 @@ def region(study: Study, outputs: Iterable[Known], pool: Pool) -> Region:
     seen: set[int] = set()
     anchored: set[int] = set()
     chosen: dict[int, bool] = {}
-    waiting = [each.value for each in outputs if not _known(each.shadow, pool) and not _known(each.value.shadow, pool)]
+    waiting = [each.value for each in outputs if _tells_nothing(each) or not (_known(each.shadow, pool) or _known(each.value.shadow, pool))]
     while waiting:
         value = waiting.pop()
         if value.index in seen:
@@ -102,6 +102,13 @@ def region(study: Study, outputs: Iterable[Known], pool: Pool) -> Region:
     found.sources = [operation for operation in found.operations if chosen[operation.index]]
     found.leaves.sort(key=lambda value: value.index)
     return found
+
+
+def _tells_nothing(output: Known) -> bool:
+    """A result that is found in any run, such as an index or nothing but zeros: that it is there does not say that it is the same."""
+    return output.value.maker >= 0 and (
+        plain(output.shadow) or (output.shadow.size == 1 and not np.issubdtype(output.shadow.dtype, np.inexact))
+    )
 
 
 def _known(shadow: Any, pool: Pool) -> bool:

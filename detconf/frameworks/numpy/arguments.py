@@ -87,7 +87,8 @@ class Arguments:
         return self._ready(shadow, np.dtype(known.value.dtype))[()]
 
     def _ready(self, shadow: Any, dtype: Any) -> Any:
-        shadow = up(shadow)
+        if floats(dtype) and shadow.dtype != shadow_dtype(dtype):
+            shadow = shadow.astype(shadow_dtype(dtype))
         if self._disturb is not None and floats(dtype):
             shadow = self._disturb(shadow, dtype)
         self._dtypes[id(shadow)] = dtype

@@ -20,6 +20,7 @@ from detconf.frameworks.numpy.rules import CONTRACTIONS, MOVES
 from detconf.frameworks.numpy.stores import Store, place
 from detconf.frameworks.source import line
 from detconf.shadows.formats import round_to, unit
+from detconf.shadows.normals import Normals
 from detconf.shadows.number import Numbers
 from detconf.shadows.study import Known, Read, Study, Value
 
@@ -46,8 +47,8 @@ class Keeper:
         self._process = os.getpid()
         self._strangers: OrderedDict[int, Store] = OrderedDict()
         self._by_place: WeakValueDictionary[int, Store] = WeakValueDictionary()
-        self._noise = None if study.noise is None else np.random.Generator(np.random.PCG64(study.noise))
-        self._trial = np.random.Generator(np.random.PCG64(0))
+        self._noise = None if study.noise is None else Normals(study.noise)
+        self._trial = Normals(0)
 
     def ready(self) -> bool:
         """The study runs, and this thread is not inside a call that is being reported."""
@@ -237,4 +238,6 @@ def _suits(store: Store, plain: Any) -> bool:
 
 def noisy(generator: Any, shadow: Any, size: float) -> Any:
     """A shadow, each element times (1 + size N)."""
-    return shadow * (1 + size * generator.standard_normal(np.shape(shadow)))
+    factor = generator.standard_normal(np.shape(shadow)) * size
+    factor += 1.0
+    return shadow * factor

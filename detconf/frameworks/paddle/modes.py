@@ -24,19 +24,19 @@ def watch(seen: Modes, *, evaluate: bool) -> Iterator[None]:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not self.training:
             return plain_call(self, *args, **kwargs)
-        seen.training.add(type(self).__name__)
-        self.training = not evaluate
+        overruled = seen.called(type(self).__name__) and evaluate
+        self.training = not overruled
         try:
             return plain_call(self, *args, **kwargs)
         finally:
             self.training = True
 
     def backward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        seen.trained = True
+        seen.went_backward()
         return plain_backward(self, *args, **kwargs)
 
     def grad(*args: Any, **kwargs: Any) -> Any:
-        seen.trained = True
+        seen.went_backward()
         return plain_grad(*args, **kwargs)
 
     layer.__call__, tensor.backward, paddle.grad = call, backward, grad

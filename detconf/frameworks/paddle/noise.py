@@ -9,6 +9,7 @@ import numpy as np
 
 from detconf.frameworks.paddle.twins import Twins, dtype_of
 from detconf.shadows.formats import unit
+from detconf.shadows.normals import Normals
 
 if TYPE_CHECKING:
     from detconf.frameworks.paddle.arguments import Arguments
@@ -28,7 +29,7 @@ class Disturbance:
     def __init__(self, twins: Twins) -> None:
         self.twins = twins
         seed = twins.study.noise
-        self.random = None if seed is None else np.random.Generator(np.random.PCG64(seed))
+        self.random = None if seed is None else Normals(seed)
 
     def factor(self, tensor: Any, share: float) -> Any:
         """A tensor of 1 + share · u · N, of the shape of `tensor`, u of its dtype. Call quietly."""
@@ -63,7 +64,7 @@ def local_error(arguments: Arguments, call: Call, made: Sequence[Any], shadows: 
     if call.copying or not pairs or call.state is not None:
         return None
     disturbance, arguments.disturbance = arguments.disturbance, Disturbance(twins)
-    arguments.disturbance.random = np.random.Generator(np.random.PCG64(0))
+    arguments.disturbance.random = Normals(0)
     try:
         again = arguments.run(call, cast=False)
     except Exception:  # noqa: BLE001  # no second run, no figure

@@ -7,6 +7,7 @@ also where Paddle runs another kernel for it (`x + 1.0` runs `scale`).
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 _MOVING = (
@@ -68,6 +69,7 @@ class Operation:
     picks: bool = False
 
 
+@functools.cache
 def describe(name: str) -> Operation:
     """The operation that C++ calls `name`."""
     return Operation(

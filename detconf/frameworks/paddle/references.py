@@ -50,6 +50,8 @@ class References:
 
 def _exchange(table: dict[int, tuple[Any, Any]]) -> None:
     for names in _modules():
+        if table.keys().isdisjoint(map(id, names.values())):  # most of them, and all of it in C
+            continue
         for name, value in list(names.items()):
             found = table.get(id(value))
             if found is not None and found[0] is value:

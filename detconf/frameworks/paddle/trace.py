@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
 import paddle
@@ -145,7 +146,7 @@ def start(recorder: Recorder) -> Callable[[], None]:
 def is_operation(value: Any) -> bool:
     """Is it a function of `paddle._C_ops` that computes?"""
     # `run_program` is what a call of a graph comes down to: `graphs` reports those.
-    return type(value).__name__ == "builtin_function_or_method" and not value.__name__.startswith(("_", "get_core_ops", "run_program"))
+    return type(value) is BuiltinFunctionType and not value.__name__.startswith(("_", "get_core_ops", "run_program"))
 
 
 def _functions(gradients: Gradients) -> Any:

@@ -21,11 +21,9 @@ def watch(seen: Modes, *, evaluate: bool) -> Iterator[None]:
     overruled: list[Any] = []
 
     def before(module: Any, _inputs: Any) -> None:
-        if module.training:
-            seen.training.add(type(module).__name__)
-            if evaluate:
-                module.training = False
-                overruled.append(module)
+        if module.training and seen.called(type(module).__name__) and evaluate:
+            module.training = False
+            overruled.append(module)
 
     def after(module: Any, _inputs: Any, _output: Any) -> None:
         if overruled and overruled[-1] is module:
@@ -48,7 +46,7 @@ def _backward_noted(autograd: Any, seen: Modes) -> Iterator[None]:
 
     def noting(function: Any) -> Any:
         def called(*args: Any, **kwargs: Any) -> Any:
-            seen.trained = True
+            seen.went_backward()
             return function(*args, **kwargs)
 
         return called

@@ -263,4 +263,4 @@ def _ratio(real: Any, shadow: Any, moved: Any) -> float:
 
 
 def _rms(tensor: Any) -> float:
-    return float(torch.linalg.vector_norm(tensor)) / float(tensor.numel() or 1) ** 0.5
+    return float(torch.linalg.vector_norm(tensor)) / math.sqrt(tensor.numel() or 1)

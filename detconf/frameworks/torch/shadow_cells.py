@@ -106,7 +106,7 @@ class Cell:
         """`value` was written to `tensor`, and hides what it covers. Was that the whole storage?"""
         storage = tensor.untyped_storage()
         low, high = extent(tensor)
-        whole = high - low == tensor.numel() * (2 if tensor.is_complex() else 1) == length_of(storage, tensor.dtype)
+        whole = bool(high - low == tensor.numel() * (2 if tensor.is_complex() else 1) == length_of(storage, tensor.dtype))
         if whole:
             self.written.clear()
         if len(self.written) >= _PARTS:

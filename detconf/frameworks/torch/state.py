@@ -1,6 +1,7 @@
 """The state at the end of each optimizer step, reported to a recorder.
 
-The loss that backward starts from and its scale, parameters, gradients, what the optimizer keeps, its learning rates. Before the
+The loss that backward starts from and its scale, parameters, gradients, what the optimizer keeps, its learning rates, and the
+buffers, such as running statistics, of modules that were made while it is watched, where they are written. Before the
 first step of an optimizer, what it was given and what it had kept: there a resumed training shows what it brought along.
 """
 
@@ -17,6 +18,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from detconf.arrays import Array
 from detconf.digests import ENTRY, Flag
+from detconf.frameworks.torch.buffers import Buffers
 from detconf.frameworks.torch.contents import Contents
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class _State:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.contents = Contents("_detconf_state")
+        self.buffers = Buffers()
         self.numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     def entered(self, optimizer: Any, *_: Any) -> None:
@@ -42,6 +45,8 @@ class _State:
     def stepped(self, optimizer: Any, *_: Any) -> None:
         """An optimizer has made a step."""
         for name, value in _state(self._title(optimizer), optimizer):
+            self.report(name, value)
+        for name, value in self.buffers.moved():
             self.report(name, value)
 
     def _title(self, optimizer: Any) -> str:
@@ -76,6 +81,7 @@ def watch(recorder: Recorder) -> Callable[[], None]:
     for hook in (before, after):
         hook._torchdynamo_disable = True  # type: ignore[attr-defined]  # as in `steps`
     ends = [
+        state.buffers.end,
         register_optimizer_step_pre_hook(before).remove,
         register_optimizer_step_post_hook(after).remove,
         _watch_backward(state),

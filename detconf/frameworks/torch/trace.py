@@ -74,8 +74,12 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed for 
             # A subclass first takes itself apart; we are called again for its parts.
             return NotImplemented
         operation = self.known.get(function) or self._learn(function)
-        if operation.view or not self.recorder.active:
+        if operation.view:
             return function(*args, **kwargs) if kwargs else function(*args)
+        if not self.recorder.active:
+            tensors: list[Any] = []
+            collect([*args, *(kwargs or {}).values()], tensors)
+            return whole.run(function, tensors, args, kwargs or {})
         caller = sys._getframe(1)
         compiled = _COMPILED in caller.f_globals or (caller.f_globals is _OPS and _called_by_compiled(caller))
         return self._observe(operation, args, kwargs or {}, compiled=compiled)
@@ -114,7 +118,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed for 
         witness = contents.digest if compiled else contents.witness
         inputs = [witness(tensor) for tensor in read]
         before = [contents.array(tensor) for tensor in read] if recorder.keeping else None
-        result = operation.run(*args, **kwargs)
+        result = whole.run(operation.run, read, args, kwargs)
         if operation.in_place:
             made, outputs, flags = [args[0]], [contents.write(args[0], operation.counted)], IN_PLACE
         elif operation.special or type(result) is not Tensor:

@@ -11,14 +11,17 @@ Found by running every operation of PyTorch's own test list with and without a m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 Applies = Callable[[Sequence[Any]], bool]
-_IMPLICIT = torch._C.DispatchKey.CompositeImplicitAutograd
-_KEYS = ("AutogradCPU", "AutogradCUDA")
+_KEYS = torch._C.DispatchKey
+_IMPLICIT = _KEYS.CompositeImplicitAutograd
+_Guard = torch._C._SetExcludeDispatchKeyGuard
+_ABOVE = ("AutogradCPU", "AutogradCUDA")
+"""Where composite functions are taken apart."""
 
 GRADIENTS = {
     "aten.prod": 0,
@@ -38,14 +41,14 @@ def _no_gradient(args: Sequence[Any]) -> bool:
 def _spread(args: Sequence[Any]) -> bool:
     """One matrix against a batch of them: several rows of a product then come from one call of another kernel."""
     x, y = args
-    return x.dim() == 3 and y.dim() == 3 and x.shape[0] != y.shape[0]
+    return bool(x.dim() == 3 and y.dim() == 3 and x.shape[0] != y.shape[0])
 
 
 _WHOLE: dict[str, Applies] = {"linalg_svdvals": _no_gradient, "linalg_eigvalsh": _no_gradient, "matmul": _spread}
 """The roots: `linalg.cond`, `linalg.norm`, `linalg.matrix_rank` and others call these."""
 
 
-def start(trace: type) -> Callable[[], None]:
+def start(trace: type[Any]) -> Callable[[], None]:
     """Let `trace.whole(function, args, kwargs)` run these functions where a mode of that class is the only one.
 
     Where the user's own mode is on as well, the program meets the same question without us. Returns what ends that.
@@ -53,10 +56,28 @@ def start(trace: type) -> Callable[[], None]:
     library = torch.library.Library("aten", "IMPL")
     for name, applies in _WHOLE.items():
         function = getattr(torch.ops.aten, name).default
-        for key in _KEYS:
+        for key in _ABOVE:
             library.impl(name, _kernel(function, applies, trace), key)
     end: Callable[[], None] = getattr(library, "_destroy", None) or library.__del__
     return end
+
+
+def run(function: Callable[..., Any], tensors: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run an operation from within a mode so that what it conjugates lazily inside itself is conjugated.
+
+    A mode stands below the keys that do this, and they are left out for all that it calls: `linalg.pinv` of a complex matrix is
+    not only another there, but wrong.
+
+    Args:
+        function: the operation.
+        tensors: those among its arguments.
+        args, kwargs: its arguments.
+    """
+    for tensor in tensors:
+        if tensor.is_complex():
+            with _Guard(_KEYS.Conjugate, False), _Guard(_KEYS.Negative, False):
+                return function(*args, **kwargs)
+    return function(*args, **kwargs)
 
 
 def parts(function: Any) -> Callable[..., Any]:
@@ -67,7 +88,7 @@ def parts(function: Any) -> Callable[..., Any]:
     return decomposed
 
 
-def _kernel(function: Any, applies: Applies, trace: type) -> Callable[..., Any]:
+def _kernel(function: Any, applies: Applies, trace: type[Any]) -> Callable[..., Any]:
     composite, depth, at = parts(function), torch._C._len_torch_dispatch_stack, torch._C._get_dispatch_stack_at
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
