@@ -28,7 +28,7 @@ def _lines(result: Audit, verbose: bool) -> Iterator[str]:
         for each in result.fixes
     )
     for each in result.tolerance[: None if verbose else 6]:
-        said = "" if each.measured is None else f"; the sides use {each.measured:.0%} of it"
+        said = "" if each.measured is None else f"; the sides use {_share(each.measured)} of it"
         yield f"  tolerance     {each.name}: a correct program keeps rtol={each.rtol:.1e} atol={each.atol:.1e}{said}"
     if result.used:
         yield f"  tolerance     {result.used}"
@@ -51,3 +51,10 @@ def _where(found: Divergence) -> str:
     if found.max_abs is not None:
         parts.append(f"largest difference {found.max_abs:.3g} ({found.max_ulp} ULP)")
     return "   ".join(filter(None, parts))
+
+
+def _share(measured: float) -> str:
+    return f"{measured:.0%}" if measured < _MANY else f"{measured:.2g} times the whole"
+
+
+_MANY = 10
