@@ -1000,3 +1000,17 @@ def test_errors_of_the_program_are_its_own() -> None:
         with pytest.raises(ValueError, match="broadcast"):
             x[:] = [1, 2, 3]
         assert engine.known(x * 2).shadow.tolist() == [2.0, 4.0]
+
+
+def test_shadows_of_single_precision_are_doubles_throughout() -> None:
+    """Long doubles are for float64: products of them take a hundred times as long, and single precision has no use for them."""
+    x = np.random.default_rng(3).standard_normal((7, 40)).astype(np.float32)
+
+    def program() -> Any:
+        return {"product": np.exp(x) @ x.T, "mixed": (x + np.float64(0.1)).sum()}
+
+    _, known, study = run(program)
+    wide = x.astype(np.float64)
+    assert np.array_equal(known["product"].shadow, np.exp(wide) @ wide.T)
+    assert {str(value.shadow.dtype) for value in study.values if value.dtype == "float32"} == {"float64"}
+    assert known["mixed"].shadow.dtype == np.longdouble or np.finfo(np.longdouble).nmant == 52

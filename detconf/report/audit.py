@@ -28,7 +28,7 @@ def _lines(result: Audit, verbose: bool) -> Iterator[str]:
         for each in result.fixes
     )
     for each in result.tolerance[: None if verbose else 6]:
-        said = "" if each.measured is None else f"; the sides use {_share(each.measured)} of it"
+        said = "" if each.measured is None else _share(each.measured)
         yield f"  tolerance     {each.name}: a correct program keeps rtol={each.rtol:.1e} atol={each.atol:.1e}{said}"
     if result.used:
         yield f"  tolerance     {result.used}"
@@ -54,7 +54,7 @@ def _where(found: Divergence) -> str:
 
 
 def _share(measured: float) -> str:
-    return f"{measured:.0%}" if measured < _MANY else f"{measured:.2g} times the whole"
+    return f"; the sides use {measured:.0%} of it" if measured < _MANY else f"; the sides are {measured:.2g} times as far apart"
 
 
 _MANY = 10

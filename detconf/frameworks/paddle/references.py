@@ -7,7 +7,7 @@ force takes those; putting back therefore looks through all modules again.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 _COMPILED = "paddle.base.libpaddle"
@@ -48,20 +48,42 @@ class References:
         _exchange(self._ours)
 
 
+_places: dict[tuple[int, str], dict[str, Any]] = {}
+"""Where something was replaced before, by (id of a module's names, name): the next study finds it there again."""
+_spaces: tuple[tuple[int, ...], list[dict[str, Any]]] = ((), [])
+"""The modules that were imported when we last looked, and the names of those that are Paddle's."""
+
+
 def _exchange(table: dict[int, tuple[Any, Any]]) -> None:
-    for names in _modules():
-        if table.keys().isdisjoint(map(id, names.values())):  # most of them, and all of it in C
-            continue
+    for (_, name), names in _places.items():
+        found = table.get(id(names.get(name)))
+        if found is not None and found[0] is names[name]:
+            names[name] = found[1]
+    spaces = _modules()
+    try:
+        left = not table.keys().isdisjoint(map(id, chain.from_iterable(map(dict.values, spaces))))
+    except RuntimeError:  # another thread imports something
+        left = True
+    if left:
+        _search(table, spaces)
+
+
+def _search(table: dict[int, tuple[Any, Any]], spaces: list[dict[str, Any]]) -> None:
+    for names in spaces:
         for name, value in list(names.items()):
             found = table.get(id(value))
             if found is not None and found[0] is value:
                 names[name] = found[1]
+                _places[id(names), name] = names
 
 
-def _modules() -> Iterator[dict[str, Any]]:
-    # By their keys: `paddle._C_ops` copies every name of its C++ original, `__name__` included.
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "paddle" and not name.startswith(_COMPILED):
-            names = getattr(module, "__dict__", None)
-            if isinstance(names, dict):
-                yield names
+def _modules() -> list[dict[str, Any]]:
+    global _spaces  # noqa: PLW0603  # looking through all modules takes longer than to see that they are the same
+    imported = tuple(map(id, list(sys.modules.values())))
+    if imported != _spaces[0]:
+        # By their keys: `paddle._C_ops` copies every name of its C++ original, `__name__` included.
+        ours = [
+            module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "paddle" and not name.startswith(_COMPILED)
+        ]
+        _spaces = imported, [names for each in ours if isinstance(names := getattr(each, "__dict__", None), dict)]
+    return _spaces[1]

@@ -6,6 +6,7 @@ leaf whose shadow is lost.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,6 +31,8 @@ from detconf.shadows.number import Numbers
 from detconf.shadows.study import Known, Study
 
 _FOREIGN = (os.path.join(os.path.dirname(paddle.__file__), ""),)
+_running: list[Shadows] = []
+"""The engines of studies that have begun and not ended, the last one last."""
 
 
 class Shadows:
@@ -49,6 +52,7 @@ class Shadows:
         self.references = References()
         self._ends: list[Callable[[], None]] = []
         self._put()
+        _running.append(self)
 
     def known(self, thing: Any) -> Known | None:
         """The shadow of a tensor, a leaf if it was not seen before, or of a float that came out of one."""
@@ -65,6 +69,8 @@ class Shadows:
 
     def end(self) -> None:
         """Put everything back."""
+        if self in _running:
+            _running.remove(self)
         self.references.back()
         for each in reversed(self._ends):
             each()
@@ -75,10 +81,10 @@ class Shadows:
     def _put(self) -> None:
         references, tensor = self.references, paddle.Tensor
         slots = {slot: name for slot, name in SLOTS.items() if slot in vars(tensor)}
-        replaced = {slot: self._followed(name, vars(tensor)[slot]) for slot, name in slots.items()}
+        replaced = {slot: _followed(name, vars(tensor)[slot]) for slot, name in slots.items()}
         operations = {id(each): (name, each) for name, each in vars(paddle._C_ops).items() if is_operation(each)}
         opaque = Opaque(self.twins)
-        ours = {key: (each, self._followed(name, each)) for key, (name, each) in operations.items()}
+        ours = {key: (each, _followed(name, each)) for key, (name, each) in operations.items()}
         references.put({**ours, **opaque.replacements(), **self.entries.replacements()})
         for slot, each in replaced.items():
             references.put_attribute(tensor, slot, each)
@@ -96,15 +102,19 @@ class Shadows:
     def _stepped(self) -> None:
         self.study.step += 1
 
-    def _followed(self, name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
-        operation, mirror, twins = operation_of(name), self.mirror, self.twins
 
-        def followed(*args: Any, **kwargs: Any) -> Any:
-            if twins.quiet or not paddle.in_dynamic_mode():
-                return plain(*args, **kwargs)
-            return mirror.call(operation, plain, args, kwargs)
+@functools.cache
+def _followed(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    """One for all studies: more than a thousand new functions for each would cost more than many a program."""
+    operation = operation_of(name)
 
-        return named_as(followed, plain)
+    def followed(*args: Any, **kwargs: Any) -> Any:
+        engine = _running[-1] if _running else None
+        if engine is None or engine.twins.quiet or not paddle.in_dynamic_mode():
+            return plain(*args, **kwargs)
+        return engine.mirror.call(operation, plain, args, kwargs)
+
+    return named_as(followed, plain)
 
 
 def start(study: Study) -> Shadows:
