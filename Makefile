@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 FLOOR := .venv-floor
 FLOOR_PYTHON ?= $(shell for each in python3.10 python3.11; do $$each -c '' 2>/dev/null && echo $$each && break; done)
 
-.PHONY: venv demo demo-audit test test-floor quick lint knobs start-up gpu-check clean
+.PHONY: venv demo demo-audit test test-long test-floor quick lint knobs start-up gpu-check clean
 
 venv: $(STAMP)
 
@@ -25,10 +25,13 @@ demo-audit: venv
 	GLOG_minloglevel=2 $(BIN)/python -W ignore examples/adamw_dynamic_vs_static.py
 
 test: lint
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not long"
+
+test-long: venv
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m long
 
 quick: venv
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not (slow or long)"
 
 lint: venv
 	$(BIN)/ruff check .

@@ -17,6 +17,7 @@ import torch.nn.functional as F  # noqa: N812  # its customary name
 import detconf
 from detconf.cli import main
 
+torch.set_num_threads(torch.get_num_threads())  # torch sets MKL's dynamic adjustment when it first uses threads
 Results = dict[str, Any]
 Program = Callable[[], Results]
 
@@ -133,6 +134,75 @@ def torch_layer() -> Results:
     return {"y": torch.softmax(x @ x, -1)}
 
 
+def pixels(*, wide: bool) -> Program:
+    image = np.random.default_rng(0).integers(0, 256, (4, 5)).astype(np.uint8)
+    return lambda: {"y": ((image.astype(np.int32) if wide else image) * np.uint8(2)) / 510.0}
+
+
+def subnormal(*, flushed: bool) -> Program:
+    def run() -> Results:
+        torch.set_flush_denormal(flushed)
+        try:
+            return {"y": torch.from_numpy(normal(4, 4)) * 1e-30 * 1e-10 * 1e25}
+        finally:
+            torch.set_flush_denormal(False)
+
+    return run
+
+
+def two_layers(*, order: tuple[int, int]) -> Program:
+    def run() -> Results:
+        weights = [normal(6, 6, seed=seed) * np.float32(0.3) for seed in (1, 2)]
+        return {"y": np.tanh(np.tanh(normal(3, 6) @ weights[order[0]]) @ weights[order[1]])}
+
+    return run
+
+
+def torch_dropout() -> Results:
+    torch.manual_seed(0)
+    return {"y": F.dropout(torch.from_numpy(normal(8, 8)), 0.5, training=True)}
+
+
+def paddle_dropout() -> Results:
+    paddle.seed(0)
+    return {"y": paddle.nn.functional.dropout(paddle.to_tensor(normal(8, 8)), 0.5, training=True)}
+
+
+def schedule(*, keep: bool) -> Program:
+    def run() -> Results:
+        w = torch.nn.Parameter(torch.from_numpy(normal(4)))
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        plan = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.1)
+        for step in range(6):
+            if step == 3 and not keep:
+                optimizer.param_groups[0]["lr"] = 0.1
+                plan = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.1)
+            optimizer.zero_grad()
+            (torch.from_numpy(normal(6, 4, seed=1)) @ w).pow(2).mean().backward()
+            optimizer.step()
+            plan.step()
+        return {"w": w.detach()}
+
+    return run
+
+
+def predicted(*, evaluate: bool) -> Program:
+    """Trained for two steps, then asked: in training mode still, or not."""
+
+    def run() -> Results:
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            net(torch.from_numpy(normal(6, 4))).pow(2).mean().backward()
+            optimizer.step()
+        net.train(not evaluate)
+        return {"y": net(torch.from_numpy(normal(5, 4, seed=1))).detach()}
+
+    return run
+
+
 PAIRS: dict[str, tuple[Program, Program, str, str]] = {
     "sum in another order": (product(order="at once"), product(order="in parts"), "rounding", ""),
     "almost singular": (inverse(last=1.0), inverse(last=3.0), "ill-conditioned", "linalg_inv"),
@@ -145,6 +215,12 @@ PAIRS: dict[str, tuple[Program, Program, str, str]] = {
     "both in half precision": (half(kind=torch.bfloat16), half(kind=torch.bfloat16), "equal", ""),
     "exponential overflows": (exponential(stable=True), exponential(stable=False), "overflow", "exp"),
     "momentum forgotten": (momentum(keep=True), momentum(keep=False), "state", ""),
+    "bytes wrap around": (pixels(wide=True), pixels(wide=False), "overflow", "multiply"),
+    "subnormal numbers flushed": (subnormal(flushed=False), subnormal(flushed=True), "config", ""),
+    "layers exchanged": (two_layers(order=(0, 1)), two_layers(order=(1, 0)), "layout", "matmul"),
+    "dropout of two frameworks": (torch_dropout, paddle_dropout, "rng", "dropout"),
+    "schedule forgotten": (schedule(keep=True), schedule(keep=False), "state", ""),
+    "asked in training mode": (predicted(evaluate=True), predicted(evaluate=False), "mode", ""),
     "torch and paddle": (torch_layer, paddle_layer(axis=-1), "rounding", ""),
     "torch and paddle, other axis": (torch_layer, paddle_layer(axis=0), "semantics", "softmax"),
 }
@@ -259,6 +335,24 @@ def test_a_side_that_does_not_repeat_is_not_explained() -> None:
     found = detconf.audit(lambda: {"y": normal(3)}, counting)
     assert str(found.cause) in {"unknown", "state"}
     assert "does not repeat" in found.summary
+
+
+def test_an_experiment_that_fails_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of ours, or of an engine, ends no audit: what failed is among what was tried, and the rest goes on."""
+    from detconf.auditing import entry
+    from detconf.frameworks.torch import shadow
+
+    def failing(_question: Any) -> None:
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(entry, "ATTEMPTS", (failing, *entry.ATTEMPTS))
+    found = detconf.audit(product(order="at once"), product(order="in parts"))
+    assert str(found.cause) == "rounding"
+    assert any("failing: it failed: RuntimeError: " in each for each in found.tried)
+    monkeypatch.setattr(shadow, "start", failing)
+    found = detconf.audit(product(order="at once"), product(order="in parts"))
+    assert str(found.cause) == "unknown"
+    assert any("could not be followed" in each for each in found.unexamined)
 
 
 def test_command_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -187,7 +187,7 @@ def test_state_that_evolves_is_unknown_in_process() -> None:
 
     found = detconf.verify(count, runs=3)
     assert str(found.cause) == "unknown"
-    assert len(found.tried) > len(IN_PROCESS)
+    assert len(found.tried) >= len(IN_PROCESS)  # each but that of the generators, which it does not use, and all
 
 
 def _evidence(outcomes: list[int]) -> Evidence:

@@ -47,7 +47,7 @@ def test_linear() -> None:
     assert any("NVIDIA_TF32_OVERRIDE" in each for each in switches["native"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives() -> None:
     """The honest pair is rounding; each planted fault is named where it stands."""
     found = verdicts("derivatives_numpy_vs_torch")
@@ -83,7 +83,7 @@ print(json.dumps({words: [m.apart(reference, advised()), m.share_of_equal_bits(p
     assert found["write the sigmoid yourself"][1] < 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_adamw() -> None:
     """All modes are equal; the reference's host scalars are named, in two functions, in a graph, and in the test itself."""
     found = verdicts("adamw_dynamic_vs_static")

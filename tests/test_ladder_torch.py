@@ -109,7 +109,7 @@ def test_rounding_is_bounded_named_and_removed(x: Any) -> None:
     assert all(each.measured is not None and each.measured < 1 for each in found.tolerance)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_dropout_draws_from_another_stream(x: Any) -> None:
     """Dropout: `fallback_random` removes the difference, which shows the cause."""
     found = climb(Drop(), ("inductor",), (x,))
@@ -122,7 +122,7 @@ def test_dropout_draws_from_another_stream(x: Any) -> None:
     assert found.proof.share == 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_cast_that_the_compiler_leaves_out(x: Any) -> None:
     """A narrowing cast inside of float32 code: `emulate_precision_casts` brings it back."""
     found = climb(cast, "inductor", (x, torch.rand(8)))
@@ -270,7 +270,7 @@ def test_bad_targets(x: Any) -> None:
         climb(nn.Linear(7, 8), ("trace",), x)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hanging_rung_in_a_process_of_its_own() -> None:
     """With a timeout each rung is a process; one that hangs is a row."""
     found = climb(f"{Path(__file__)}:sleeper", ("dynamo", "trace"), f"{Path(__file__)}:inputs", timeout=25)

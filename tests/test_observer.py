@@ -25,7 +25,7 @@ _UNSTABLE = {
 """Uninitialised memory, also inside: other bits without a recorder too, though not in each run."""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("dtype", "samples"), [("float32", 16), ("complex64", 6)])
 def test_no_operation_of_the_list_notices_the_recorder(tmp_path: Path, dtype: str, samples: int) -> None:

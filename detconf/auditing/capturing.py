@@ -29,6 +29,8 @@ def captured(question: Question) -> Finding | None:
         return None
     if _is_rounding(question):
         return _roundings_left_out(question) if _is_coarse(question) else None
+    if question.same_results(question.real_a, question.real_b) is not None:  # as they are: there is nothing to take away
+        return None
     with everywhere("without"):
         share = _agree(question)
     if share is None:

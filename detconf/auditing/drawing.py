@@ -65,7 +65,7 @@ def _same_draws(a: Observation, b: Observation, names: list[str]) -> bool:
 
 def _finding(question: Question, how: str, a: Observation, b: Observation) -> Finding:
     evidence = [Evidence(f"draws: {a.study.drawn} in the reference, {b.study.drawn} in the candidate", b.study.drawn - a.study.drawn)]
-    operation = _first_draw(b, question.differing)
+    operation = _first_draw(a, b, question.differing)
     proof = Proof("removed", how)
     restored = question.captured[1].restored - question.captured[0].restored
     if restored:
@@ -117,8 +117,10 @@ def _drops(question: Question, a: Observation, b: Observation) -> int:
             made = next((value for value in operation.writes if _drop_of(value.shadow, read.shadow)), None)
             if kept is not None and made is not None:
                 amendments[made.index] = put(kept.shadow.reshape(made.shape))
+        if not amendments:
+            continue
         # What comes after it is only known once this one is put right.
-        found = question.laboratory.study(question.b, amendments=amendments) if amendments else None
+        found = question.laboratory.study(question.b, amendments=amendments)
         if found is None:
             return 0
         if question.same_shadows(a.known, found.known):
@@ -165,8 +167,12 @@ def _reaching(observation: Observation, names: list[str]) -> dict[int, Operation
     return {number: each for number, each in _draws(observation).items() if each.index in operations}
 
 
-def _first_draw(observation: Observation, names: list[str]) -> Operation | None:
-    return next(iter(_reaching(observation, names).values()), None) or next(iter(_draws(observation).values()), None)
+def _first_draw(a: Observation, b: Observation, names: list[str]) -> Operation | None:
+    """The candidate's first draw, of those that its results depend on before others, that the reference does not draw too."""
+    drawn = Pool(((None, value.shadow) for each in _draws(a).values() for value in each.writes if value.shadow is not None), 1e-9)
+    draws = (*_reaching(b, names).values(), *_draws(b).values())
+    unlike = (each for each in draws if not all(value.shadow is not None and drawn.find(value.shadow) for value in each.writes))
+    return next(unlike, None) or next(iter(draws), None)
 
 
 def evaluated(question: Question) -> Finding | None:

@@ -25,6 +25,7 @@ from detconf.auditing.tolerances import tolerances
 from detconf.comparison import Divergence, diverge
 from detconf.errors import TargetError
 from detconf.frameworks.base import Captured
+from detconf.lookup import first_line
 from detconf.values import Cause
 
 ATTEMPTS: tuple[Attempt, ...] = (
@@ -97,8 +98,17 @@ def examined(laboratory: Laboratory, a: Side, b: Side) -> Audit:
     if not question.differing:
         words = "what both sides give is equal; results are missing, or there are more"
         return _result(question, Finding(Cause.UNKNOWN, words))
-    finding = next(filter(None, (attempt(question) for attempt in ATTEMPTS)), None)
+    finding = next(filter(None, (_attempted(attempt, question) for attempt in ATTEMPTS)), None)
     return _result(question, finding or Finding(Cause.UNKNOWN, "nothing that was tried shows a cause"))
+
+
+def _attempted(attempt: Attempt, question: Question) -> Finding | None:
+    """An experiment that fails shows nothing, and says so: the others go on."""
+    try:
+        return attempt(question)
+    except Exception as error:  # noqa: BLE001  # whatever a program, a framework or we did in it
+        question.tried.append(f"{attempt.__name__}: it failed: {type(error).__name__}: {first_line(error)}")
+        return None
 
 
 def _run(laboratory: Laboratory, side: Side, seen: Captured, *, put_back: bool) -> dict[str, Array]:

@@ -102,8 +102,9 @@ class Laboratory:
         try:
             with _followed(study, side.function), _quiet():
                 _run(side, take)
-        except TargetError as error:
-            self.problems[side.label] = str(error)
+        except Exception as error:  # noqa: BLE001  # ours, of an engine, or the program's under it: the audit goes on without this run
+            if not options:  # a repair may well break the program: then it was none
+                self.problems[side.label] = f"it could not be followed: {first_line(error)}"
             return None
         return Observation(arrays, known, study)
 
