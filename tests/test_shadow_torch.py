@@ -15,6 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from torch import library as registry
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F  # noqa: N812  # as everybody calls it
 from torch.optim import optimizer
@@ -749,9 +750,9 @@ def test_operations_of_others() -> None:
         return _halve(x)
 
     counted.__annotations__ = {"x": torch.Tensor, "return": torch.Tensor}
-    with torch.library._scoped_library("detconf_test", "FRAGMENT"):
-        function = torch.library.custom_op("detconf_test::halve", counted, mutates_args=())
-        other = torch.library.custom_op("detconf_test::count", mutates_args=())(_count)
+    with registry._scoped_library("detconf_test", "FRAGMENT"):
+        function = registry.custom_op("detconf_test::halve", counted, mutates_args=())
+        other = registry.custom_op("detconf_test::count", mutates_args=())(_count)
 
         _, shadows, study = follow(lambda: {"y": function(torch.tensor([0.1])) * 2})
         assert distance(shadows["y"], [0.3]) < 1e-15

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from detconf.frameworks.base import Captured, Remedy
+from detconf.frameworks.replaced import replaced
 from detconf.lookup import loaded
 from detconf.values import Cause
 
@@ -24,14 +25,14 @@ def watch(seen: Captured) -> Iterator[None]:
     with ExitStack() as stack:
         for kind in kinds:
             stack.enter_context(
-                _replaced(kind, "__call__", _before(vars(kind)["__call__"], lambda _: seen.names.add("paddle.jit.to_static")))
+                replaced(kind, "__call__", _before(vars(kind)["__call__"], lambda _: seen.names.add("paddle.jit.to_static")))
             )
 
         def count(_: Any) -> None:
             seen.restored += 1
 
         for kind in (paddle.nn.Layer, paddle.optimizer.Optimizer):
-            stack.enter_context(_replaced(kind, "set_state_dict", _before(vars(kind)["set_state_dict"], count)))
+            stack.enter_context(replaced(kind, "set_state_dict", _before(vars(kind)["set_state_dict"], count)))
         yield
 
 
@@ -62,7 +63,7 @@ def anew(*, once: bool = False) -> Iterator[None]:
 
     with ExitStack() as stack:
         for kind in _kinds(translator):
-            stack.enter_context(_replaced(kind, "__call__", _before(vars(kind)["__call__"], forget)))
+            stack.enter_context(replaced(kind, "__call__", _before(vars(kind)["__call__"], forget)))
         yield
 
 
@@ -89,7 +90,7 @@ def _flag(name: str, *, value: object) -> Iterator[None]:
 @contextmanager
 def _no_decomposition() -> Iterator[None]:
     core = loaded("paddle.base.core")
-    with _replaced(core, "_set_prim_all_enabled", lambda *_: None), anew(once=True):
+    with replaced(core, "_set_prim_all_enabled", lambda *_: None), anew(once=True):
         yield
 
 
@@ -104,13 +105,3 @@ def _before(plain: Callable[..., Any], act: Callable[[Any], None]) -> Callable[.
         return plain(self, *args, **kwargs)
 
     return called
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    plain = vars(owner)[name]
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, plain)

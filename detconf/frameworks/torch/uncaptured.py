@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from detconf.frameworks.base import Captured, Remedy
+from detconf.frameworks.replaced import replaced
 from detconf.lookup import is_imported, loaded
 from detconf.values import Cause
 
@@ -24,9 +25,9 @@ def watch(seen: Captured) -> Iterator[None]:
     with ExitStack() as stack:
         for owner, names in ((torch, _COMPILERS), (torch.jit, _TRACERS)):
             for name in names:
-                stack.enter_context(_replaced(owner, name, _noting(getattr(owner, name), f"{owner.__name__}.{name}", seen)))
+                stack.enter_context(replaced(owner, name, _noting(getattr(owner, name), f"{owner.__name__}.{name}", seen)))
         for kind in (torch.nn.Module, torch.optim.Optimizer):
-            stack.enter_context(_replaced(kind, "load_state_dict", _counting(kind.load_state_dict, seen)))
+            stack.enter_context(replaced(kind, "load_state_dict", _counting(kind.load_state_dict, seen)))
         yield
         if is_imported("torch._dynamo.utils") and loaded("torch._dynamo.utils").counters["frames"]["total"]:
             seen.names.add("torch.compile")  # before this run, perhaps; a run without it shows whether that matters
@@ -37,8 +38,8 @@ def without() -> Iterator[None]:
     """Compiled, traced and scripted functions run as the Python that they were made from."""
     torch = loaded("torch")
     with ExitStack() as stack:
-        stack.enter_context(_replaced(torch.jit, "trace", _itself))
-        stack.enter_context(_replaced(torch.jit, "script", _itself))
+        stack.enter_context(replaced(torch.jit, "trace", _itself))
+        stack.enter_context(replaced(torch.jit, "script", _itself))
         if hasattr(torch.compiler, "set_stance"):
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         yield
@@ -58,7 +59,7 @@ def anew() -> Iterator[None]:
 
         return call
 
-    with _replaced(torch.jit, "trace", trace), _compiled_with({}):
+    with replaced(torch.jit, "trace", trace), _compiled_with({}):
         yield
 
 
@@ -113,13 +114,3 @@ def _counting(plain: Callable[..., Any], seen: Captured) -> Callable[..., Any]:
         return plain(*args, **kwargs)
 
     return counting
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    plain = vars(owner)[name]
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, plain)

