@@ -18,6 +18,7 @@ from detconf.auditing.laboratory import Laboratory, Side
 from detconf.auditing.modes.climb import climb
 from detconf.auditing.opaque import opaque
 from detconf.auditing.precision import overflowed, rounded
+from detconf.auditing.progress import say
 from detconf.auditing.question import Attempt, Finding, Question, watching
 from detconf.auditing.result import Audit, Evidence, Fix, Proof
 from detconf.auditing.sides import arranged, audited_elsewhere
@@ -54,6 +55,9 @@ def audit(  # noqa: PLR0913  # ways to say what is compared
     python_b: str | None = None,
 ) -> Audit:
     """Say why `reference` and `candidate` differ, with a proof made here.
+
+    Each function runs many times, some ten at least: what it leaves behind (files, a counter of its own) is there the next
+    time. What it prints is printed each time; generators are put back at the end.
 
     Args:
         reference: a function without arguments, "file.py:function", a file of arrays, arrays by name, or a recording with
@@ -104,6 +108,7 @@ def examined(laboratory: Laboratory, a: Side, b: Side) -> Audit:
 
 def _attempted(attempt: Attempt, question: Question) -> Finding | None:
     """An experiment that fails shows nothing, and says so: the others go on."""
+    say((attempt.__doc__ or attempt.__name__).strip().partition("\n")[0])
     try:
         return attempt(question)
     except Exception as error:  # noqa: BLE001  # whatever a program, a framework or we did in it

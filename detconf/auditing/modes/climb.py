@@ -6,13 +6,13 @@ Framework-neutral. What a rung is, what can be switched off in it and how to loo
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from detconf import facts
+from detconf.auditing import progress
 from detconf.auditing.modes.climbing import Climb, Row
 from detconf.auditing.modes.isolation import Isolated
 from detconf.auditing.modes.rungs import judge
@@ -56,7 +56,7 @@ def climb(
     made = load_function(inputs) if isinstance(inputs, str) else inputs
     ladder = _ladder(function, made, modes)
     names = _names(ladder, modes)
-    say = say or _progress
+    say = say or progress.say
     if timeout is not None or ladder.ISOLATED:
         subject: Subject = Isolated(ladder, target, inputs, timeout)
     else:
@@ -70,11 +70,6 @@ def climb(
         msg = f"{label(function)}: nothing was compared: no rung but {names[0]} ran. {said}"
         raise TargetError(msg)
     return _audit(climbed, ladder, label(target))
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"detconf: {text}", file=sys.stderr)  # noqa: T201  # for whoever waits
 
 
 def _ladder(target: Any, inputs: Any, modes: Sequence[str] | str | None) -> Ladder:
