@@ -263,6 +263,27 @@ def test_both_sides_enter_alike(sides: Path) -> None:
     assert found.cause in ("rng", "equal")
 
 
+def test_training_mode_elsewhere_is_found(tmp_path: Path) -> None:
+    """What layers are called in training mode, and when backward was last called, is told by the process that runs a side."""
+    file = tmp_path / "modes.py"
+    file.write_text(
+        "import torch\n"
+        "def run(train):\n"
+        "    torch.manual_seed(0)\n"
+        "    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))\n"
+        "    x = torch.linspace(-1, 1, 24).reshape(6, 4)\n"
+        "    net(x).pow(2).mean().backward()\n"
+        "    with torch.no_grad():\n"
+        "        for p in net.parameters():\n"
+        "            p -= 0.1 * p.grad\n"
+        "    return {'y': net.train(train)(x).detach()}\n"
+        "def reference():\n    return run(False)\n"
+        "def candidate():\n    return run(True)\n"
+    )
+    found = detconf.audit(f"{file}:reference", f"{file}:candidate", python_a=sys.executable, python_b=sys.executable)
+    assert str(found.cause) == "mode", str(found)
+
+
 def test_an_audit_of_two_processes(sides: Path) -> None:
     """Equal sides are equal, other formulas are named, and the generators' states are shared."""
     assert detconf.audit(f"{sides}:reference", f"{sides}:same", python_a=sys.executable).equal

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from detconf.auditing import question
 from detconf.frameworks.base import Captured, Framework, Modes, Remedy
 from detconf.lookup import resolve
 from detconf.values import Cause
@@ -62,7 +63,7 @@ class Abroad:
 
     def evaluating(self, seen: Modes) -> Any:
         """Layers in evaluation mode, as `Framework.modes`."""
-        return under(Condition(EVALUATE, seen=seen))
+        return under(Condition(EVALUATE, str(seen.since), seen))
 
     def remedies(self) -> tuple[Remedy, ...]:
         return tuple(Remedy(words, cause, _remedy(words)) for words, cause in self._known())
@@ -70,6 +71,18 @@ class Abroad:
 
 def _remedy(words: str) -> Callable[[], Any]:
     return lambda: under(Condition(REMEDY, words))
+
+
+@contextmanager
+def elsewhere(laboratory: Any) -> Iterator[None]:
+    """The experiments of a laboratory's processes belong to those that an audit can make; they end with the block."""
+    abroad = Abroad(laboratory.remedies)
+    question.abroad.append(abroad)
+    try:
+        yield
+    finally:
+        question.abroad.remove(abroad)
+        laboratory.close()
 
 
 @contextmanager
@@ -95,6 +108,8 @@ class Sight:
             "restored": self.captured.restored,
             "training": sorted(self.modes.training),
             "trained": self.modes.trained,
+            "calls": self.modes.calls,
+            "after": self.modes.after,
         }
 
 
@@ -107,6 +122,8 @@ def told(report: Mapping[str, Any]) -> None:
         elif each.kind == EVALUATE:
             each.seen.training |= set(map(str, report.get("training", ())))
             each.seen.trained |= bool(report.get("trained"))
+            each.seen.calls += int(report.get("calls", 0))
+            each.seen.after += int(report.get("after", 0))
 
 
 @contextmanager
@@ -127,6 +144,7 @@ def enter(framework: Framework, conditions: list[tuple[str, str]], sight: Sight,
     for kind, argument in conditions:
         if kind == EVALUATE:
             if framework.modes:
+                sight.modes.since = int(argument)
                 stack.enter_context(resolve(framework.modes)(sight.modes, evaluate=True))
             continue
         if not framework.uncaptured:

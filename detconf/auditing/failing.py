@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from detconf import facts
-from detconf.auditing import conditions, question
+from detconf.auditing import conditions
 from detconf.auditing.commanding import CommandLaboratory, Operand, Run
 from detconf.auditing.comparisons import Comparison
 from detconf.auditing.entry import examined
@@ -56,13 +56,8 @@ def audit_command(command: Sequence[str]) -> Audit:
 def _laboratory(command: Sequence[str]) -> Iterator[CommandLaboratory]:
     with tempfile.TemporaryDirectory(prefix="detconf-", ignore_cleanup_errors=True) as folder:
         laboratory = CommandLaboratory(command=list(command), folder=folder)
-        abroad = conditions.Abroad(laboratory.remedies)
-        question.abroad.append(abroad)
-        try:
+        with conditions.elsewhere(laboratory):
             yield laboratory
-        finally:
-            question.abroad.remove(abroad)
-            laboratory.close()
 
 
 def _sides(laboratory: CommandLaboratory, met: Comparison) -> tuple[Side, Side]:

@@ -17,7 +17,7 @@ from itertools import count
 from typing import Any
 
 from detconf.arrays import Array
-from detconf.auditing import conditions, kept, question
+from detconf.auditing import conditions, kept
 from detconf.auditing.inputs import pack
 from detconf.auditing.laboratory import Laboratory, Observation, Side
 from detconf.auditing.packing import Unpacked, unpack_value
@@ -193,13 +193,8 @@ def laboratory(inputs: Mapping[str, Any] | None = None) -> Iterator[RemoteLabora
         if inputs:
             pack(path, inputs)
         found = RemoteLaboratory(folder=folder, inputs=path)
-        abroad = conditions.Abroad(found.remedies)
-        question.abroad.append(abroad)
-        try:
+        with conditions.elsewhere(found):
             yield found
-        finally:
-            question.abroad.remove(abroad)
-            found.close()
 
 
 def environment(folder: str, python: str) -> dict[str, str]:

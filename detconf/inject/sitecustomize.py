@@ -30,40 +30,22 @@ def _configure():
         sys.stderr.write(f"detconf: the profile could not be put in force: {error}\n")
 
 
-def _record():
+_DOORS = (
+    # variable, module whose start_from_environment() it asks for, what is said where that fails
+    ("DETCONF_RECORD", "detconf.recording.launching", "nothing is recorded"),
+    ("DETCONF_STEPS", "detconf.stopping", "the program is not stopped early"),
+    ("DETCONF_EVALUATE", "detconf.evaluating", "training mode is not overruled"),
+    ("DETCONF_AUDIT", "detconf.auditing.attending", "the program is not audited"),
+)
+
+
+def _start(module, otherwise):
     try:
-        from detconf.recording.launching import start_from_environment
+        from importlib import import_module
 
-        start_from_environment()
+        import_module(module).start_from_environment()
     except Exception as error:  # noqa: BLE001  # as above
-        sys.stderr.write(f"detconf: nothing is recorded: {error}\n")
-
-
-def _stop():
-    try:
-        from detconf.stopping import start_from_environment
-
-        start_from_environment()
-    except Exception as error:  # noqa: BLE001  # as above
-        sys.stderr.write(f"detconf: the program is not stopped early: {error}\n")
-
-
-def _attend():
-    try:
-        from detconf.auditing.attending import start_from_environment
-
-        start_from_environment()
-    except Exception as error:  # noqa: BLE001  # as above
-        sys.stderr.write(f"detconf: the program is not audited: {error}\n")
-
-
-def _evaluate():
-    try:
-        from detconf.evaluating import start_from_environment
-
-        start_from_environment()
-    except Exception as error:  # noqa: BLE001  # as above
-        sys.stderr.write(f"detconf: training mode is not overruled: {error}\n")
+        sys.stderr.write(f"detconf: {otherwise}: {error}\n")
 
 
 def _hand_over():
@@ -82,12 +64,7 @@ def _hand_over():
 
 if os.environ.get("DETCONF_PROFILE"):
     _configure()
-if os.environ.get("DETCONF_RECORD"):
-    _record()
-if os.environ.get("DETCONF_STEPS"):
-    _stop()
-if os.environ.get("DETCONF_EVALUATE"):
-    _evaluate()
-if os.environ.get("DETCONF_AUDIT"):
-    _attend()
+for _variable, _module, _otherwise in _DOORS:
+    if os.environ.get(_variable):
+        _start(_module, _otherwise)
 _hand_over()
