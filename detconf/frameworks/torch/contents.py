@@ -36,13 +36,15 @@ class Kind(NamedTuple):
 
     Attributes:
         head: what a digest starts with.
-        buffer: ctypes array of its bytes; None where there are none.
+        buffer: makes a ctypes array of its bytes from an address; None where there are none.
+        nbytes: how many.
         layout: dtype and shape as they are recorded.
         plain: its elements are bytes as they lie there; quantized and complex ones must be looked at.
     """
 
     head: bytes
     buffer: Any
+    nbytes: int
     layout: Layout
     plain: bool
 
@@ -62,6 +64,7 @@ class Contents:
     def __init__(self, mark: str) -> None:
         self._mark = mark
         self._kinds: dict[tuple[Any, Any], Kind] = {}
+        self._geometries: dict[tuple[Any, ...], bytes] = {}
         self._scratch: Any = None
 
     def kind(self, tensor: Any) -> Kind:
@@ -78,7 +81,8 @@ class Contents:
         name = _dtypes.get(dtype) or str(dtype).removeprefix("torch.")
         size = math.prod(shape) * dtype.itemsize if dtype in _dtypes else 0
         plain = dtype in _dtypes and not dtype.is_complex
-        kind = Kind(prefix(name, tuple(shape)), c_char * size if size else None, (name, tuple(shape)), plain)
+        buffer = (c_char * size).from_address if size else None
+        kind = Kind(prefix(name, tuple(shape)), buffer, size, (name, tuple(shape)), plain)
         self._kinds[dtype, shape] = kind
         return kind
 
@@ -94,8 +98,8 @@ class Contents:
             return self._unusual(tensor)
         state = xxh3_128(kind.head)
         if kind.buffer is not None:
-            own = tensor if tensor.is_contiguous() else self._dense(tensor, tensor.nbytes)
-            state.update(kind.buffer.from_address(own.data_ptr()))  # `own` keeps the memory alive until here
+            own = tensor if tensor.is_contiguous() else self._dense(tensor, kind.nbytes)
+            state.update(kind.buffer(own.data_ptr()))  # `own` keeps the memory alive until here
         return state.digest()
 
     def _is_plain(self, tensor: Any) -> bool:
@@ -135,10 +139,10 @@ class Contents:
             chain = getattr(storage, self._mark, None)
             if chain is not None and chain[2] == (-1 if tensor.is_inference() else tensor._version):
                 known: bytes = chain[0]
-                plain = tensor.is_contiguous() and not tensor.storage_offset()
+                plain = chain[1] is not None and tensor.is_contiguous() and not tensor.storage_offset()
                 if plain and chain[1] is self._kinds.get((tensor.dtype, tensor.shape)):
                     return known
-                return mix(known, _geometry(tensor))
+                return mix(known, self._geometry(tensor))
         except (NotImplementedError, RuntimeError):  # sparse, or without a storage
             return self.digest(tensor)
         kind = self.kind(tensor)
@@ -147,8 +151,8 @@ class Contents:
             self._whole(storage, tensor, kind, found, -1 if tensor.is_inference() else tensor._version)
         return found
 
-    def write(self, tensor: Any, counted: int = False) -> bytes:
-        """The digest of a tensor that was just written, with which its storage's chain goes on.
+    def write(self, tensor: Any, counted: int = False) -> tuple[bytes, Layout]:
+        """The digest and the layout of a tensor that was just written. Its storage's chain goes on with that digest.
 
         Args:
             tensor: any.
@@ -159,17 +163,17 @@ class Contents:
         try:
             storage = tensor.untyped_storage()
             version = (-1 if tensor.is_inference() else tensor._version) + counted
-            if tensor.nbytes == storage.nbytes():
+            if kind.nbytes == storage.nbytes() or tensor.nbytes == storage.nbytes():
                 self._whole(storage, tensor, kind, found, version)
             else:
                 self._part(storage, tensor, found, version, counted)
         except (NotImplementedError, RuntimeError):  # sparse, or without a storage
             pass
-        return found
+        return found, kind.layout
 
     def _whole(self, storage: Any, tensor: Any, kind: Kind, found: bytes, version: int) -> None:
         """Begin a chain: all of the storage is known."""
-        chain = (found, kind, version) if tensor.is_contiguous() else (mix(found, _geometry(tensor)), None, version)
+        chain = (found, kind, version) if tensor.is_contiguous() else (mix(found, self._geometry(tensor)), None, version)
         setattr(storage, self._mark, chain)
 
     def _part(self, storage: Any, tensor: Any, found: bytes, version: int, counted: int) -> None:
@@ -177,7 +181,19 @@ class Contents:
         chain = getattr(storage, self._mark, None)
         if chain is not None:
             known = chain[2] == version - counted
-            setattr(storage, self._mark, (mix(chain[0], found, _geometry(tensor)), None, version) if known else None)
+            setattr(storage, self._mark, (mix(chain[0], found, self._geometry(tensor)), None, version) if known else None)
+
+    def _geometry(self, tensor: Any) -> bytes:
+        """dtype, shape, and where the tensor lies in its storage."""
+        stride = tensor.stride()
+        about = (tensor.dtype, tensor.shape, stride, tensor.storage_offset(), tensor.is_conj(), tensor.is_neg())
+        known = self._geometries.get(about)
+        if known is None:
+            if len(self._geometries) >= _KINDS:
+                self._geometries.clear()
+            dtype, shape, *rest = about
+            known = self._geometries[about] = repr((dtype, tuple(shape), *rest)).encode()
+        return known
 
     def forget(self, tensor: Any) -> None:
         """What is in the tensor's storage is not known any more."""
@@ -194,9 +210,3 @@ class Contents:
             if not tensor.is_meta and tensors.components(tensor) is None:
                 return tensors.to_array(tensor).owned()
         return Array("none", (), b"")
-
-
-def _geometry(tensor: Any) -> bytes:
-    """dtype, shape, and where the tensor lies in its storage."""
-    about = (tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.is_conj(), tensor.is_neg())
-    return repr(about).encode()

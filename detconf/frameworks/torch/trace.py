@@ -20,8 +20,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode_temporarily
 
 from detconf.digests import NOTHING, Flag
+from detconf.frameworks.replaced import replaced
 from detconf.frameworks.torch import whole
-from detconf.frameworks.torch.contents import Contents
+from detconf.frameworks.torch.contents import Contents, Layout
 from detconf.frameworks.torch.operations import Operation, collect, describe, results, unwritten, written
 
 if TYPE_CHECKING:
@@ -115,16 +116,15 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed for 
             elif kind not in _NUMBERS:
                 collect(value, read)
         targets, random = self._prepare(operation, args, kwargs, read) if operation.special else ([], b"")
-        witness = contents.digest if compiled else contents.witness
-        inputs = [witness(tensor) for tensor in read]
+        inputs = list(map(contents.digest if compiled else contents.witness, read))
         before = [contents.array(tensor) for tensor in read] if recorder.keeping else None
         result = whole.run(operation.run, read, args, kwargs)
-        if operation.in_place:
-            made, outputs, flags = [args[0]], [contents.write(args[0], operation.counted)], IN_PLACE
-        elif operation.special or type(result) is not Tensor:
-            made, outputs, flags = self._outputs(operation, targets, results(operation, result))
-        else:
-            made, outputs, flags = [result], [contents.write(result)], 0
+        if operation.special or not (operation.in_place or type(result) is Tensor):
+            made, outputs, layouts, flags = self._outputs(operation, targets, results(operation, result))
+        else:  # nine in ten, and what they cost is counted in fractions of a microsecond
+            one = args[0] if operation.in_place else result
+            found, layout = contents.write(one, operation.in_place and operation.counted)
+            made, outputs, layouts, flags = (one,), (found,), (layout,), IN_PLACE if operation.in_place else 0
         if NOTHING in outputs and not operation.empty:
             flags |= SKIPPED
         if operation.probed is not None and torch.is_grad_enabled() and args[operation.probed].requires_grad:
@@ -135,9 +135,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed for 
                 contents.forget(tensor)
         scope, source = self.place() if self.place else ("", "")
         values = None if before is None else (before, [contents.array(tensor) for tensor in made])
-        recorder.operation(
-            operation.name, inputs, outputs, tuple([contents.kind(tensor).layout for tensor in made]), random, flags, scope, source, values
-        )
+        recorder.operation(operation.name, inputs, outputs, layouts, random, flags, scope, source, values)
         return result
 
     def _prepare(self, operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any], read: list[Any]) -> tuple[list[Any], bytes]:
@@ -147,17 +145,18 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed for 
             read[:] = unwritten(operation, args, kwargs)
         return targets, self._generator(kwargs.get("generator"), read or targets) if operation.random else b""
 
-    def _outputs(self, operation: Operation, targets: list[Any], fresh: list[Any]) -> tuple[list[Any], list[bytes], int]:
-        """(tensors written, their digests, flags)."""
-        contents = self.contents
-        made = targets + fresh
+    def _outputs(
+        self, operation: Operation, targets: list[Any], fresh: list[Any]
+    ) -> tuple[Sequence[Any], Sequence[bytes], tuple[Layout, ...], int]:
+        """(tensors written, their digests, their layouts, flags)."""
+        contents, made = self.contents, targets + fresh
         flags = IN_PLACE if targets else 0
         if operation.empty:
             for tensor in made:
                 contents.forget(tensor)
-            return made, [NOTHING] * len(made), flags | UNINITIALISED
-        outputs = [contents.write(tensor, counted=operation.counted) for tensor in targets]
-        return made, outputs + list(map(contents.write, fresh)), flags
+            return made, [NOTHING] * len(made), tuple([contents.kind(tensor).layout for tensor in made]), flags | UNINITIALISED
+        pairs = [contents.write(tensor, operation.counted) for tensor in targets] + list(map(contents.write, fresh))
+        return made, [found for found, _ in pairs], tuple([layout for _, layout in pairs]), flags
 
     def _generator(self, generator: Any, tensors: Sequence[Any]) -> bytes:
         """Digest of the state of the generator that is about to be drawn from."""
@@ -191,8 +190,11 @@ def start(recorder: Recorder) -> Callable[[], None]:
     mode = new()
     mode.__enter__()
     undo_threads, undo_whole = _in_threads(new), whole.start(Trace)
+    given = replaced(torch.Tensor, "numpy", recorder.giving(torch.Tensor.numpy))
+    given.__enter__()
 
     def end() -> None:
+        given.__exit__(None, None, None)
         undo_whole()
         undo_threads()
         mode.__exit__(None, None, None)
