@@ -43,7 +43,7 @@ def record(path: Path, events: int, *, differ: int, extra: int = 0) -> None:
 
 
 def write_arrays(folder: Path, gib: float) -> None:
-    """a, the same again, one with a million elements in other places, and one that differs everywhere."""
+    """a, the same again, one with a million elements in other places, one that differs everywhere, and one with other numbers."""
     import numpy as np
 
     size = int(gib * 2**28)
@@ -54,6 +54,7 @@ def write_arrays(folder: Path, gib: float) -> None:
     few[size // 2 : size // 2 + 1_000_000] *= np.float32(1.0000001)
     np.save(folder / "few.npy", few)
     np.save(folder / "all.npy", np.nextafter(values, np.float32(np.inf)))
+    np.save(folder / "other.npy", np.random.default_rng(1).standard_normal(size, "f4"))
 
 
 def read_once(*paths: str) -> None:
@@ -111,7 +112,12 @@ def main(events: int, gib: float) -> None:
         limit = child("read", a, str(folder / "same.npy"))
         print(f"float32 arrays of {gib:g} GiB\n  {'':34}{'cpu s':>8}{'peak MiB':>10}{'own MiB':>9}{'x limit':>9}")
         print(f"  {'limit: read both once':34}{limit['seconds']:8.2f}{limit['peak']:10.0f}{limit['own']:9.0f}{1:9.2f}")
-        for label, other in (("equal", "same"), ("a million elements differ", "few"), ("all differ", "all")):
+        for label, other in (
+            ("equal", "same"),
+            ("a million elements differ", "few"),
+            ("all differ, by one step", "all"),
+            ("other numbers, half of other signs", "other"),
+        ):
             row = child("compare", a, str(folder / f"{other}.npy"))
             print(f"  {label:34}{row['seconds']:8.2f}{row['peak']:10.0f}{row['own']:9.0f}{row['seconds'] / limit['seconds']:9.2f}")
 

@@ -10,9 +10,13 @@ import json
 import math
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from struct import pack
 from typing import Any, NamedTuple
+
+_LARGEST = 1 << 63
 
 
 class Place(NamedTuple):
@@ -102,3 +106,14 @@ def raw(array: Any) -> memoryview:
     if array.nbytes == 0:
         return memoryview(b"")
     return memoryview(sys.modules["numpy"].ascontiguousarray(array).reshape(-1).view("uint8"))
+
+
+def scalars(args: Sequence[Any]) -> list[Array | None]:
+    """By position: the arguments of an operation that are Python's numbers, as 0-d arrays; None for all others."""
+    return [_scalar(each) for each in args]
+
+
+def _scalar(value: Any) -> Array | None:
+    if type(value) is float:
+        return Array("float64", (), pack("d", value))
+    return Array("int64", (), pack("q", value)) if type(value) is int and -_LARGEST <= value < _LARGEST else None

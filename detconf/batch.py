@@ -13,21 +13,24 @@ from dataclasses import dataclass
 from detconf.arrays import Array, Place
 from detconf.causes.changes import Change, Setting
 from detconf.comparison import Divergence, differences
+from detconf.locating import Arm
+from detconf.rowwise import locate
 from detconf.targets import ROWS, Target, takes_rows
 from detconf.values import Cause
-from detconf.verification import Axis, Evidence
+from detconf.verification import Axis
 
 NAME = "batch"
 Results = Mapping[Place, Array]
-Again = Callable[[Setting], Evidence]
+Again = Callable[[Setting], Arm]
 """Run the target twice under a setting."""
 
 
-def judge(target: Target, whole: Results, again: Again) -> Axis:
-    """Run the first row alone, then half of the batch, and compare each with the leading rows of `whole`."""
+def judge(target: Target, base: Arm, again: Again) -> Axis:
+    """Run the first row alone, then half of the batch, and compare each with the leading rows of the whole."""
     reason = _refusal(target)
     if reason:
         return Axis(NAME, None, None, note=f"not judged: {reason}")
+    whole = base.evidence.reference or {}
     alone = _part(again, 1)
     size = _size(whole, alone.results)
     if alone.failed or size < 2:
@@ -37,7 +40,8 @@ def judge(target: Target, whole: Results, again: Again) -> Axis:
     for part in parts:
         divergence = part.divergence(whole, size)
         if divergence or part.failed:
-            return Axis(NAME, False, divergence, note=f"with {part.label}{part.failed and ': ' + part.failed}")
+            operation = locate(base, part.arm, size, part.count) if divergence else None
+            return Axis(NAME, False, divergence, note=f"with {part.label}{part.failed and ': ' + part.failed}", operation=operation)
     left_out = len(whole) - len(alone.following(whole, size))
     note = ", ".join(part.label for part in parts) + (f"; {left_out} results do not follow rows and were not compared" if left_out else "")
     return Axis(NAME, True, None, note=note)
@@ -49,8 +53,12 @@ class _Part:
 
     count: int
     label: str
-    results: Results
+    arm: Arm
     failed: str
+
+    @property
+    def results(self) -> Results:
+        return self.arm.evidence.reference or {}
 
     def following(self, whole: Results, size: int) -> list[Place]:
         """The results whose first dimension is the rows."""
@@ -64,11 +72,11 @@ class _Part:
 
 def _part(again: Again, count: int) -> _Part:
     label = "one row alone" if count == 1 else f"the first {count} rows"
-    evidence = again(Setting((Change(words=label, cause=Cause.UNKNOWN, environment={ROWS: str(count)}),)))
-    failed = next((failure.reason for failure in evidence.failures), "")
-    if not failed and evidence.distinct > 1:
+    arm = again(Setting((Change(words=label, cause=Cause.UNKNOWN, environment={ROWS: str(count)}),)))
+    failed = next((failure.reason for failure in arm.evidence.failures), "")
+    if not failed and arm.evidence.distinct > 1:
         failed = "its own runs differ"
-    return _Part(count, label, evidence.reference or {}, failed)
+    return _Part(count, label, arm, failed)
 
 
 def _size(whole: Results, alone: Results) -> int:

@@ -132,7 +132,7 @@ def diverge(name: str | Place, a: Array, b: Array) -> Divergence | None:
     if isinstance(a, Sealed) or isinstance(b, Sealed):
         return Divergence(**about, kind=Kind.BITS)
     tally = _measure(a, b)
-    found: dict[str, Any] = {"differing": tally.differing, "index": _unravel(tally.first, a.shape), "values": tally.values}
+    found: dict[str, Any] = {"differing": tally.differing, "index": _unravel(tally.first, a.shape), "values": tally.shown}
     return Divergence(**about, **found, **tally.figures(), kind=Kind.BITS)
 
 
@@ -142,31 +142,17 @@ def _measure(a: Array, b: Array) -> Tally:
 
     elements = math.prod(a.shape)
     if not elements or len(a.data) != len(b.data):  # text of other length is one element that differs
-        return Tally(differing=elements, values=(_opaque(a, a.data), _opaque(b, b.data)))
+        return Tally(differing=elements, shown=(_opaque(a, a.data), _opaque(b, b.data)))
     real = _PARTS.get(a.dtype, a.dtype)
     kind = _numpy_type(real)
-    tally = _tally(real, kind)
     ours, theirs = (np.frombuffer(side.data, kind or "uint8").reshape(elements, -1) for side in (a, b))
-    bits, other_bits = (side.view(f"uint{8 * side.dtype.itemsize}") for side in (ours, theirs))
-    step = min(CHUNK, BLOCK)
+    tally = _tally(real, kind, ours.shape[1])
+    step = max(1, min(CHUNK, BLOCK // tally.parts)) * tally.parts
     with np.errstate(all="ignore"):
-        for start in range(0, elements, step):
-            chunk = slice(start, start + step)
-            differs = _differs(bits[chunk], other_bits[chunk])
-            count = int(np.count_nonzero(differs))
-            if count and not tally.differing:
-                tally.first = start + int(differs.argmax())
-                tally.values = (_show(a, ours[tally.first], kind), _show(b, theirs[tally.first], kind))
-            tally.differing += count
-            if kind:
-                (tally.add_floats if real in _FLOATS else tally.add_integers)(ours[chunk], theirs[chunk], differs, count)
+        for start in range(0, ours.size, step):
+            tally.add(*(side.reshape(-1)[start : start + step] for side in (ours, theirs)))
+    tally.shown = (_show(a, ours[tally.first], kind), _show(b, theirs[tally.first], kind))
     return tally
-
-
-def _differs(x: Any, y: Any) -> Any:
-    """Per element: do its bits differ?"""
-    found = x != y
-    return found[:, 0] if found.shape[1] == 1 else found.any(axis=1)
 
 
 def _numpy_type(real: str) -> Any:
@@ -182,16 +168,21 @@ def _numpy_type(real: str) -> Any:
     return np.dtype(real)
 
 
-def _tally(real: str, kind: Any) -> Tally:
+def _tally(real: str, kind: Any, parts: int) -> Tally:
     """An empty tally for a type."""
-    import ml_dtypes
     import numpy as np
 
+    if kind is None:
+        return Tally(parts=parts)
     if real not in _FLOATS:
-        return Tally()
+        return Tally(kind, parts, np.dtype("uint8") if real == "bool" else kind)
+    import ml_dtypes
+
     about = ml_dtypes.finfo(kind)
-    signed = None if real == "float8_e8m0fnu" else np.dtype(f"int{8 * kind.itemsize}")  # an exponent, without a sign
-    return Tally(eps=float(about.eps), signed=signed, exact=1 << about.nmant if real in ("float32", "float64") else -1)
+    width = 8 * kind.itemsize
+    bits = np.dtype("uint8" if real == "float8_e8m0fnu" else f"int{width}")  # an exponent, without a sign
+    values = np.arange(1 << width, dtype="uint8").view(kind).astype("float64") if width == 8 else None
+    return Tally(kind, parts, bits, eps=float(about.eps), exact=1 << about.nmant if real in ("float32", "float64") else -1, values=values)
 
 
 def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:

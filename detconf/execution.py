@@ -50,10 +50,10 @@ class Execution(Protocol):
         """So many runs; fewer where an experiment takes too long."""
         ...
 
-    def recorded(self, folder: str, keep: int | None) -> Generator[tuple[str, Run], None, None]:
-        """Runs without end like the plain ones, each recorded operation by operation: a folder of its own in `folder`, and the run.
+    def recorded(self, folder: str, keep: bool | range = False, setting: Setting = PLAIN) -> Generator[tuple[str, Run], None, None]:
+        """Runs without end like those of `runs`, each recorded operation by operation: a folder of its own in `folder`, and the run.
 
-        `keep`: the index of the event whose arrays are kept; None for digests only.
+        `keep`: the indexes of the events whose arrays are kept; False for digests only, True for all.
         """
         ...
 
@@ -96,15 +96,14 @@ class InProcess:
                 if setting.changes and time.monotonic() > end:
                     return
 
-    def recorded(self, folder: str, keep: int | None) -> Generator[tuple[str, Run], None, None]:
+    def recorded(self, folder: str, keep: bool | range = False, setting: Setting = PLAIN) -> Generator[tuple[str, Run], None, None]:
         from detconf.recording.running import record  # only where runs part
 
-        values = range(keep, keep + 1) if keep is not None else False
         with _in_force(self.profile, self.seed, {}):
             function = load_function(self.target) if isinstance(self.target, str) else self.target
             for path in _folders(folder):
-                recording = record(os.path.join(path, observing.OPERATIONS), values=values, sources=True)
-                yield path, self._one(function, PLAIN, recording)
+                recording = record(os.path.join(path, observing.OPERATIONS), values=keep, sources=True)
+                yield path, self._one(function, setting, recording)
 
     def _one(self, function: Any, setting: Setting, recording: AbstractContextManager[Any] | None = None) -> Run:
         self.files.begin()
@@ -207,9 +206,7 @@ class InChildren:
     said: bool | None = None
 
     def runs(self, count: int, setting: Setting = PLAIN) -> Generator[Run, None, None]:
-        command = _command(self.target)
-        if setting.has("addresses"):
-            command = [*_fixed_addresses(), *command]
+        command = self._words(setting)
         end = time.monotonic() + _EXPERIMENT
         with self._environment(setting) as environment:
             for _ in range(count):
@@ -217,10 +214,14 @@ class InChildren:
                 if setting.changes and time.monotonic() > end:
                     return
 
-    def recorded(self, folder: str, keep: int | None) -> Generator[tuple[str, Run], None, None]:
-        with self._environment(PLAIN) as environment:
+    def recorded(self, folder: str, keep: bool | range = False, setting: Setting = PLAIN) -> Generator[tuple[str, Run], None, None]:
+        with self._environment(setting) as environment:
             for path in _folders(folder):
-                yield path, self._one(_command(self.target), observing.environment(environment, path, keep, "operations"), observed=True)
+                own = observing.environment(environment, path, keep, "operations")
+                yield path, self._one(self._words(setting), own, observed=True)
+
+    def _words(self, setting: Setting) -> list[str]:
+        return [*(_fixed_addresses() if setting.has("addresses") else ()), *_command(self.target)]
 
     @contextmanager
     def _environment(self, setting: Setting) -> Iterator[dict[str, str]]:
@@ -256,7 +257,12 @@ class InChildren:
         with self._environment(PLAIN) as environment:
             for _ in range(count):
                 with tempfile.TemporaryDirectory(prefix="detconf-", ignore_cleanup_errors=True) as folder:
-                    supervise(_command(self.target), observing.environment(environment, folder, index), folder, self.timeout or _TIMEOUT)
+                    supervise(
+                        _command(self.target),
+                        observing.environment(environment, folder, range(index, index + 1)),
+                        folder,
+                        self.timeout or _TIMEOUT,
+                    )
                     found += filter(None, [observing.kept(folder, index)])
         return found
 

@@ -23,18 +23,18 @@ OPERATIONS = "operations.det"
 
 
 def environment(
-    base: Mapping[str, str], folder: str, keep: int | None = None, level: Literal["state", "operations"] = "state"
+    base: Mapping[str, str], folder: str, keep: bool | range = False, level: Literal["state", "operations"] = "state"
 ) -> dict[str, str]:
     """`base` with the variables that make a child record its state into `folder`, or its operations with their places.
 
     Args:
         base: an environment.
         folder: of this run.
-        keep: index of the event whose array is kept; None for digests only.
+        keep: indexes of the events whose arrays are kept; False for digests only, True for all.
         level: of the recording.
     """
     others = [entry for entry in base.get("PYTHONPATH", "").split(os.pathsep) if entry not in ("", INJECT)]
-    values = "" if keep is None else f"{keep}:{keep + 1}"
+    values = f"{keep.start}:{keep.stop}" if isinstance(keep, range) else "all" if keep else ""
     return {
         **base,
         "PYTHONPATH": os.pathsep.join([INJECT, *others]),

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from detconf import batch, facts, locating, ranking, resuming
-from detconf.arrays import Array, Place
 from detconf.axes import VARIABLES, Variable
-from detconf.causes.changes import Change, Setting
+from detconf.causes.changes import Setting
 from detconf.causes.reruns import Explanation, explain
 from detconf.comparison import differences
 from detconf.errors import TargetError
-from detconf.execution import Execution, InChildren, InProcess
+from detconf.execution import PLAIN, Execution, InChildren, InProcess
+from detconf.locating import Arm
 from detconf.outputs import Outputs
 from detconf.targets import Target, label
 from detconf.values import Cause, suggest
-from detconf.verification import Axis, Evidence, Operation, Run, Verification, runs_until
+from detconf.verification import Axis, Evidence, Run, Verification, runs_until
 
 __all__ = ["Verification", "verify"]
 
@@ -82,7 +83,6 @@ def verify(  # noqa: PLR0913  # the contract of the design, keyword-only
         axes, executions = (ranking.NAME,), {ranking.NAME: replace(children, target=launched)}
     found = [_repeat(axis, executions[axis], (runs, count), wanted, files) for axis in axes if axis in executions]
     main = next((each for each in found if each.evidence.distinct > 1), found[-1])
-    operation = locating.locate(main.evidence, executions[main.axis.axis]) if main.evidence.distinct > 1 else None
     variables = [variable for variable in VARIABLES if variable.name in axes]
     varied = _vary(variables, executions["process"], found[-1]) if variables else []
     if batch.NAME in axes:
@@ -91,7 +91,7 @@ def verify(  # noqa: PLR0913  # the contract of the design, keyword-only
         varied.append(_vary_ranks(launched, children, found[-1]))
     if resume:
         varied.append(_resume(resume, children, found[-1]))
-    return _verdict(main, (*(each.axis for each in found), *varied), label(wanted), profile, until, operation)
+    return _verdict(main, (*(each.axis for each in found), *varied), label(wanted), profile, until)
 
 
 _ALREADY = "not judged: the plain runs already differ"
@@ -211,13 +211,17 @@ def _repeat(axis: str, execution: Execution, runs: tuple[int, int], target: Targ
     _require(evidence, label(target), files)
     locating.measure(evidence, execution)
     found = _explain(evidence, execution)
-    return _Repeated(Axis(axis, evidence.distinct == 1, evidence.divergence, found.restored_by), evidence, found)
+    operation = locating.locate(Arm(execution, PLAIN, evidence)) if evidence.distinct > 1 else None
+    return _Repeated(Axis(axis, evidence.distinct == 1, evidence.divergence, found.restored_by, operation=operation), evidence, found)
 
 
-def _base(execution: Execution, plain: _Repeated) -> Mapping[Place, Array] | None:
+def _base(execution: Execution, plain: _Repeated) -> Arm | None:
     """What axes are judged against: the plain runs, or where those differ, a run with what restores them."""
-    still = plain.found.changes
-    return plain.evidence.reference if plain.axis.invariant else _gather(execution.runs(1, Setting(still))).reference if still else None
+    still = Setting(plain.found.changes)
+    if plain.axis.invariant:
+        return Arm(execution, still, plain.evidence)
+    evidence = _gather(execution.runs(1, still)) if still.changes else Evidence()
+    return Arm(execution, still, evidence) if evidence.reference is not None else None
 
 
 def _vary(variables: Sequence[Variable], execution: Execution, plain: _Repeated) -> list[Axis]:
@@ -225,17 +229,13 @@ def _vary(variables: Sequence[Variable], execution: Execution, plain: _Repeated)
     base = _base(execution, plain)
     if base is None:
         return [Axis(variable.name, None, None, note=_ALREADY) for variable in variables]
-    return [_vary_one(variable, execution, base, plain.found.changes) for variable in variables]
+    return [_vary_one(variable, base) for variable in variables]
 
 
 def _vary_rows(target: Target, execution: Execution, plain: _Repeated) -> Axis:
     """Judge the axis `batch`."""
-
-    def again(setting: Setting) -> Evidence:
-        return _gather(execution.runs(2, Setting((*plain.found.changes, *setting.changes))))
-
     base = _base(execution, plain)
-    return Axis(batch.NAME, None, None, note=_ALREADY) if base is None else batch.judge(target, base, again)
+    return Axis(batch.NAME, None, None, note=_ALREADY) if base is None else batch.judge(target, base, partial(_other, base))
 
 
 def _vary_ranks(launched: list[str] | str, children: InChildren, plain: _Repeated) -> Axis:
@@ -243,32 +243,42 @@ def _vary_ranks(launched: list[str] | str, children: InChildren, plain: _Repeate
     still = plain.found.changes
     if isinstance(launched, str) or not (plain.axis.invariant or still):
         return Axis(ranking.NAME, None, None, note=launched if isinstance(launched, str) else _ALREADY)
-    return ranking.judged(_gather(replace(children, target=launched).runs(2, Setting(still))))
+    arm = _other(Arm(replace(children, target=launched), Setting(still), Evidence()), PLAIN)
+    axis = ranking.judged(arm.evidence)
+    return axis if axis.divergence is None else replace(axis, operation=locating.locate(arm))
 
 
 def _resume(resume: resuming.Resume, children: InChildren, plain: _Repeated) -> Axis:
     """Judge the axis `resume`; last, because what a whole run leaves behind must not be what is resumed from."""
     base = _base(children, plain)
-    return Axis(resuming.NAME, None, None, note=_ALREADY) if base is None else resuming.judge(resume, children, base, plain.found.changes)
+    if base is None:
+        return Axis(resuming.NAME, None, None, note=_ALREADY)
+    return resuming.judge(resume, children, base.evidence.reference or {}, plain.found.changes)
 
 
-def _vary_one(variable: Variable, execution: Execution, base: Mapping[Place, Array], still: tuple[Change, ...]) -> Axis:
+def _other(base: Arm, setting: Setting) -> Arm:
+    """Two plain runs under another setting as well."""
+    both = Setting((*base.setting.changes, *setting.changes))
+    return Arm(base.execution, both, _gather(base.execution.runs(2, both)))
+
+
+def _vary_one(variable: Variable, base: Arm) -> Axis:
     """Run each variant twice. Where it differs from the base but not from itself, holding it is a fix that was tried."""
     labels = []
     for variant in variable.variants(facts.gather()):
         labels.append(variant.label)
-        evidence = _gather(execution.runs(2, Setting((*still, *variant.setting.changes))))
+        arm = _other(base, variant.setting)
+        evidence = arm.evidence
         failed = next((failure.reason for failure in evidence.failures), "")
-        divergence = None if evidence.reference is None else next(differences(base, evidence.reference), None)
+        divergence = None if evidence.reference is None else next(differences(base.evidence.reference or {}, evidence.reference), None)
         if divergence or failed:
             pin = variant.pin if evidence.distinct == 1 and not failed else None
-            return Axis(variable.name, False, divergence, pin, note=f"with {variant.label}{failed and ': ' + failed}")
+            operation = locating.locate(base, arm) if divergence and not failed else None
+            return Axis(variable.name, False, divergence, pin, f"with {variant.label}{failed and ': ' + failed}", operation=operation)
     return Axis(variable.name, True if labels else None, None, note=", ".join(labels) or "nothing here can be varied")
 
 
-def _verdict(  # noqa: PLR0913, PLR0917  # what was found, and what was asked
-    main: _Repeated, axes: tuple[Axis, ...], what: str, profile: str | None, until: float | None, operation: Operation | None
-) -> Verification:
+def _verdict(main: _Repeated, axes: tuple[Axis, ...], what: str, profile: str | None, until: float | None) -> Verification:
     evidence = main.evidence
     return Verification(
         target=what,
@@ -278,7 +288,7 @@ def _verdict(  # noqa: PLR0913, PLR0917  # what was found, and what was asked
         distinct=evidence.distinct,
         cause=main.found.cause if evidence.distinct > 1 else next((axis.cause for axis in axes if axis.invariant is False), Cause.EQUAL),
         divergence=next((axis.divergence for axis in axes if axis.divergence), None),
-        operation=operation,
+        operation=next((axis.operation for axis in axes if axis.operation), None),
         axes=axes,
         observed=evidence.observed,
         digests={"runs": evidence.combined(), "arrays": evidence.table()},

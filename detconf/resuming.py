@@ -24,12 +24,13 @@ from detconf.recording.generators import PREFIX
 from detconf.stopping import VARIABLE
 from detconf.targets import Target
 from detconf.values import Cause
-from detconf.verification import Axis
+from detconf.verification import Axis, Operation
 
 NAME = "resume"
 Results = Mapping[Place, Array]
 _PARAMETERS, _OPTIMIZER, _RATE, _GENERATOR, _DATA = "parameters", "optimizer state", "learning rate", "generator state", "data order"
 _SCALE, _BUFFERS, _OTHER = "scale of a gradient scaler", "buffers of the model", "other state"
+_NO_OPERATION = Operation(None, 0, ("no operation is named: a resumed run begins elsewhere; what it begins without is named instead",))
 _UNTOLD = "a data order that is drawn from a generator is not told apart from its state"
 _SAVE = {
     _PARAMETERS: "the parameters are not those of the step before",
@@ -129,7 +130,8 @@ def judged(whole: Results, stopped: Results, resumed: Results, steps: int) -> Ax
     if _loss(first) and any(each.kind == _GENERATOR for each in missing):
         evidence += (_UNTOLD,)
     kinds = ", ".join(dict.fromkeys(each.kind for each in missing))
-    return Axis(NAME, False, missing[0].found, note=f"{note}; not restored: {kinds}", cause=Cause.STATE, evidence=evidence)
+    note += f"; not restored: {kinds}"
+    return Axis(NAME, False, missing[0].found, note=note, cause=Cause.STATE, evidence=evidence, operation=_NO_OPERATION)
 
 
 def _require(whole: Results, stopped: Results, resumed: Results, steps: int) -> None:

@@ -66,7 +66,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """The first operation by which reruns part, seen in runs that were recorded.
+    """The first operation by which runs part, seen in runs that were recorded.
 
     Attributes:
         finding: None where none was found; the notes say why.
@@ -98,6 +98,7 @@ class Axis:
         note: which variants were run, or which one differed.
         cause: of the difference, where it was shown.
         evidence: for the cause, in sentences.
+        operation: the first operation by which recorded runs part there; None where they were not looked at.
     """
 
     axis: str
@@ -107,6 +108,7 @@ class Axis:
     note: str = ""
     cause: Cause = Cause.UNKNOWN
     evidence: tuple[str, ...] = ()
+    operation: Operation | None = None
 
     def to_dict(self) -> dict[str, Any]:
         divergence = self.divergence and self.divergence.to_dict()
@@ -118,6 +120,7 @@ class Axis:
             "note": self.note,
             "cause": None if self.invariant is None else str(Cause.EQUAL if self.invariant else self.cause),
             "evidence": list(self.evidence),
+            "operation": self.operation and self.operation.to_dict(),
         }
 
 
@@ -148,7 +151,7 @@ class Verification(Printable):
         cause: `equal` when stable.
         divergence: the first result, in the order of recording, that differs between two runs; None where runs differ
             only in that some failed.
-        operation: the first operation by which reruns part; None where they agree.
+        operation: that of the first axis that is not invariant; None where all are.
         axes: what was varied.
         observed: how much was compared.
         digests: per run one over everything ("runs"), and per array one for each run ("arrays").

@@ -212,9 +212,10 @@ PAIRS = {
     "dynamic against a float32 reference": (corrected, dynamic),
 }
 RECORDING = """\
-  on that device, one command:   detconf record --values --sources -o device.det -- python {file} dynamic
-  the reference, anywhere:       detconf record --values --sources -o reference.det -- python {file} reference
-  the audit, anywhere:           detconf audit reference.det device.det"""
+  on that device, one command:      detconf record --values --sources -o device.det -- python {file} dynamic
+  the audit, anywhere, one command: detconf audit {file}:reference device.det
+  or the reference recorded too:    detconf record --values --sources -o reference.det -- python {file} reference
+  and audited without running it:   detconf audit reference.det device.det"""
 
 
 def trips(update: Update, seed: int) -> bool:

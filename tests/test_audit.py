@@ -186,6 +186,35 @@ def schedule(*, keep: bool) -> Program:
     return run
 
 
+def resumed(*kept: str) -> Program:
+    """Three steps, then two more from what was saved: weights, and of the rest what is `kept`."""
+
+    def begun() -> tuple[Any, Any, Any]:
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.Tanh(), torch.nn.Linear(6, 1))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+        return net, optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.3)
+
+    def run() -> Results:
+        net, optimizer, plan = begun()
+        for step in range(5):
+            if step == 3:
+                saved = {"optimizer": optimizer.state_dict(), "plan": plan.state_dict(), "buffers": net.state_dict()}
+                before, (net, optimizer, plan) = net, begun()
+                for new, old in zip(net.parameters(), before.parameters(), strict=True):
+                    new.data.copy_(old.data)
+                for name, each in (("optimizer", optimizer), ("plan", plan), ("buffers", net)):
+                    if name in kept:
+                        each.load_state_dict(saved[name])
+            optimizer.zero_grad()
+            (net(torch.from_numpy(normal(6, 4))) - 1).pow(2).mean().backward()
+            optimizer.step()
+            plan.step()
+        return {"w": net[0].weight.detach(), "y": net.eval()(torch.from_numpy(normal(6, 4))).detach()}
+
+    return run
+
+
 def predicted(*, evaluate: bool) -> Program:
     """Trained for two steps, then asked: in training mode still, or not."""
 
@@ -220,6 +249,9 @@ PAIRS: dict[str, tuple[Program, Program, str, str]] = {
     "layers exchanged": (two_layers(order=(0, 1)), two_layers(order=(1, 0)), "layout", "matmul"),
     "dropout of two frameworks": (torch_dropout, paddle_dropout, "rng", "dropout"),
     "schedule forgotten": (schedule(keep=True), schedule(keep=False), "state", ""),
+    "all but the weights forgotten": (resumed("optimizer", "plan", "buffers"), resumed(), "state", ""),
+    "momentum and schedule forgotten": (resumed("optimizer", "plan", "buffers"), resumed("buffers"), "state", "add_"),
+    "schedule and statistics forgotten": (resumed("optimizer", "plan", "buffers"), resumed("optimizer"), "state", ""),
     "asked in training mode": (predicted(evaluate=True), predicted(evaluate=False), "mode", ""),
     "torch and paddle": (torch_layer, paddle_layer(axis=-1), "rounding", ""),
     "torch and paddle, other axis": (torch_layer, paddle_layer(axis=0), "semantics", "softmax"),
@@ -243,6 +275,15 @@ def test_the_cause_is_named_and_proved(name: str) -> None:
     assert said["cause"] == str(found.cause)
     assert {"schema", "equal", "cause", "where", "evidence", "proof", "fixes", "unexamined", "environment", "tolerance"} <= set(said)
     assert said["equal"] is (found.cause is detconf.Cause.EQUAL)
+
+
+def test_all_that_was_forgotten_is_named() -> None:
+    """Momentum and learning rates are put back together, and the fix asks for both."""
+    found = detconf.audit(resumed("optimizer", "plan", "buffers"), resumed("buffers"))
+    assert found.proof is not None
+    assert found.proof.what.endswith("the sides agree in w, y"), str(found)
+    assert any("other numbers" in each.statement for each in found.evidence)
+    assert any("schedule" in fix.text for fix in found.fixes)
 
 
 def test_the_option_is_named() -> None:

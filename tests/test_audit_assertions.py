@@ -11,14 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, clean_environment
+from conftest import ROOT, clean_environment, run_python
 
 from detconf.arrays import Array
-from detconf.auditing.comparisons import expected, operands, spelt, tolerance
-from detconf.auditing.hostfloats import VARIANTS, product, rounding, single, transformed
+from detconf.auditing.assertions.commanding import CommandLaboratory, Run
+from detconf.auditing.assertions.comparisons import expected, operands, spelt, tolerance
+from detconf.auditing.assertions.pairs import Pair, one_side
+from detconf.auditing.attempts.hostfloats import VARIANTS, product, rounding, single, transformed
+from detconf.auditing.elsewhere.requests import Request
 from detconf.auditing.laboratory import Observation
-from detconf.auditing.pairs import Pair, one_side
 from detconf.shadows.study import Read, Study
+from detconf.supervise import Ending
+from detconf.values import Cause
 
 CASES = """
 import unittest
@@ -143,6 +147,68 @@ def test_torchs_own_comparison(cases: Path) -> None:
     assert status == 1, problems
     assert found["cause"] == "semantics"
     assert "rtol=1.3e-06 atol=1e-05" in found["tolerance"]["used"]
+
+
+COMPILED = """
+import unittest
+import numpy as np
+import torch
+
+def model(x):
+    return torch.nn.functional.dropout(x, 0.5, True) * 2
+
+class Cases(unittest.TestCase):
+    def test_drop(self):
+        x = torch.ones(512)
+        torch.manual_seed(2)
+        ref = model(x)
+        torch.manual_seed(2)
+        np.testing.assert_array_equal(torch.compile(model)(x).numpy(), ref.numpy())
+
+if __name__ == "__main__":
+    unittest.main()
+"""
+
+
+@pytest.mark.long
+def test_remedies_of_the_compiler_are_tried(tmp_path: Path) -> None:
+    """The candidate of a failing test is compiled: the test runs again under the compiler's settings, and one of them helps."""
+    (tmp_path / "test_x.py").write_text(COMPILED)
+    status, found, problems = _audit(tmp_path, "test_x.py", "Cases.test_drop")
+    assert status == 1, problems
+    assert found["cause"] == "rng"
+    assert found["proof"]["kind"] == "removed"
+    assert found["fixes"][0] == {"text": "torch._inductor.config.fallback_random = True", "verified": True, "cost": ""}
+
+
+def test_remedies_are_those_of_what_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the command's processes offer, where their framework captured a graph; each is known by its words before its compiler is."""
+    offered = [("torch", "a = True", "rng"), ("paddle", "b = True", "race")]
+    laboratory = CommandLaboratory(command=["true"])
+    runs = [Run(None, None, 0, 0, {"captured": names, "remedies": offered}, Ending()) for names in ([], ["torch.compile"])]
+    monkeypatch.setattr(CommandLaboratory, "run", lambda *_: runs.pop(0))
+    known = []
+    for kind in ("plain", "study"):
+        laboratory._shared(Request(kind=kind), "actual")
+        known.append(laboratory.remedies())
+    assert known == [[], [("a = True", Cause.RNG)]]
+
+
+@pytest.mark.slow
+def test_a_remedy_waits_for_its_compiler() -> None:
+    """Entered when torch is imported, the setting comes into force with the compiler, and goes with the block."""
+    code = """
+import json, sys, torch
+from detconf.frameworks.torch.uncaptured import REMEDIES, remedies
+early = [remedies(), "torch._inductor.config" in sys.modules]
+with REMEDIES[0].inside():
+    import torch._inductor.config as config
+    inside = config.fallback_random
+with REMEDIES[1].inside():
+    pass
+print(json.dumps([early, inside, config.fallback_random, config.emulate_precision_casts, len(remedies())]))
+"""
+    assert run_python(code) == [[[], False], True, False, False, 3]
 
 
 @pytest.mark.slow

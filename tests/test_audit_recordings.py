@@ -11,8 +11,8 @@ from conftest import run_python
 
 import detconf
 from detconf.arrays import Array, raw
-from detconf.auditing.recomputing import again, kind
-from detconf.auditing.recorded import observed
+from detconf.auditing.recordings.recomputing import again, kind
+from detconf.auditing.recordings.recorded import observed
 from detconf.cli import main
 from detconf.digests import Flag
 from detconf.errors import TargetError
@@ -240,3 +240,132 @@ print(0)
     assert found.cause == "semantics"
     assert found.where
     assert found.where.name == "paddle.sin"
+
+
+def test_a_tolerance_is_given(tmp_path: Path, reference: str) -> None:
+    """From rounding noise on the recorded operations; the bound of the same two sides, run, is of its size."""
+    script = Script(tmp_path / "b.det")
+    h = script.run("paddle.linear", [X, W, B], (_wide(X) + B).astype("float32"))
+    found = detconf.audit(reference, script.end(y=script.run("paddle.tanh", [h], np.tanh(h))))
+    [tolerance] = found.tolerance
+    assert tolerance.name == "y"
+    assert tolerance.measured is not None
+    assert 0 < tolerance.measured < 1
+    live = detconf.audit(lambda: {"y": np.tanh(X @ W + B)}, lambda: {"y": np.tanh((X.astype("f8") @ W + B).astype("float32"))})
+    assert 0.2 < (tolerance.rtol + tolerance.atol) / (live.tolerance[0].rtol + live.tolerance[0].atol) < 5
+    assert not found.unexamined
+
+
+def test_a_tolerance_that_values_do_not_suffice_for_is_said(tmp_path: Path) -> None:
+    """Not guessed: what leads to the result is not known; where it is known behind that, the sides' own gap counts there."""
+    paths = []
+    for name, noise in (("a", 0), ("b", 1e-7)):
+        script = Script(tmp_path / f"{name}.det")
+        h = script.run("aten.mystery", [X], (np.sin(X) * (1 + noise)).astype("float32"))
+        paths.append(script.end(y=h, z=script.run("aten.tanh", [h], np.tanh(h))))
+    found = detconf.audit(*paths)
+    assert [each.name for each in found.tolerance] == ["z"]
+    assert any("tolerance of y" in each and "aten.mystery" in each for each in found.unexamined)
+    assert any("inside aten.mystery" in each for each in found.unexamined)
+
+
+def test_errors_that_cancel_are_seen(tmp_path: Path, reference: str) -> None:
+    """Sums over a result agree to a millionth; the results do not."""
+    h = X @ W + B
+    off = h * (1 + 3e-4 * np.where(np.arange(h.size).reshape(h.shape) % 2, 1, -1)).astype("float32")
+    script = Script(tmp_path / "b.det")
+    script.run("aten.addmm", [B, X, W], h)
+    found = detconf.audit(reference, script.end(y=script.run("aten.mystery", [h], np.tanh(off))))
+    assert found.cause == "unknown", found
+
+
+def test_amplified_rounding_is_told(tmp_path: Path) -> None:
+    """The difference of close means, in two orders: neither is called wrong."""
+    wide = (np.random.default_rng(2).standard_normal((40, 50)) + 1000).astype("float32")
+    paths = []
+    for name, mean in (("a", wide.mean(1)), ("b", wide.astype("f8").mean(1).astype("float32"))):
+        script = Script(tmp_path / f"{name}.det")
+        m = script.run("numpy.mean", [wide], mean)
+        y = script.run("numpy.subtract", [m, script.run("numpy.max", [wide[:, :1]], wide[:, 0])], m - wide[:, 0])
+        paths.append(script.end(y=script.run("numpy.multiply", [y, y], y * y), z=script.run("numpy.subtract", [m, m[0]], m - m[0])))
+    assert detconf.audit(*paths).cause in ("rounding", "ill-conditioned")
+
+
+def test_a_side_that_overflows_is_told(tmp_path: Path) -> None:
+    """Finite inputs, an infinite result, finite in float64."""
+    x = np.linspace(80, 100, 21, dtype="float32")
+    good, bad = Script(tmp_path / "a.det"), Script(tmp_path / "b.det")
+    scaled = good.run("numpy.subtract", [x, np.full_like(x, 100)], x - 100)
+    y = good.run("numpy.exp", [scaled], np.exp(scaled))
+    with np.errstate(over="ignore", invalid="ignore"):
+        powers = bad.run("numpy.exp", [x], np.exp(x))
+        z = bad.run("numpy.divide", [powers, powers.max()], powers / powers.max())
+    found = detconf.audit(good.end(y=y), bad.end(y=z))
+    assert found.cause == "overflow", found
+    assert found.where
+    assert found.where.name == "numpy.exp"
+
+
+def test_a_side_that_is_not_finite_is_not_benign(tmp_path: Path) -> None:
+    """Infinite in float64 as well, on its own recorded inputs: a square that vanished, and its reciprocal."""
+    x = np.full(20, 1e-30, "float32")
+    good, bad = Script(tmp_path / "a.det"), Script(tmp_path / "b.det")
+    y = good.run("numpy.reciprocal", [x], 1 / x)
+    zero = bad.run("numpy.square", [x], x * x)
+    with np.errstate(divide="ignore"):
+        z = bad.run("numpy.reciprocal", [zero], 1 / zero)
+    assert detconf.audit(good.end(y=y), bad.end(y=z)).cause not in ("rounding", "ill-conditioned", "equal")
+
+
+_SIDES = """
+import numpy as np
+X = np.random.default_rng(0).standard_normal((16, 300)).astype("float32")
+W = np.random.default_rng(1).standard_normal((300, 8)).astype("float32")
+
+def reference():
+    return {"y": np.tanh(X @ W)}
+
+def reordered():
+    return {"y": np.tanh((X[:, ::-1].copy() @ W[::-1].copy()))}
+
+def other():
+    return {"y": np.sin(X @ W)}
+
+def with_input(x):
+    return {"y": np.sin(x @ W)}
+
+def broken():
+    raise ValueError("no data")
+"""
+
+
+def test_a_recording_against_a_function(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The function is run and recorded here: the operation where the sides part is found; from the command line too."""
+    (tmp_path / "sides.py").write_text(_SIDES)
+    path, file = str(tmp_path / "a.det"), str(tmp_path / "sides.py")
+    with detconf.record(path, values=True, sources=True):
+        from detconf.targets import load_function
+
+        detconf.publish("y", load_function(f"{file}:reference")()["y"])
+    found = detconf.audit(path, f"{file}:other")
+    assert found.cause == "semantics", found
+    assert found.where
+    assert (found.where.name, found.where.source.rpartition("/")[2]) == ("numpy.sin", "sides.py:13")
+    assert (found.reference, found.candidate) == (path, f"{file}:other")
+    assert detconf.audit(f"{file}:reordered", path).cause in ("rounding", "equal")
+    assert main(["audit", path, f"{file}:reference"]) == 0
+    assert main(["audit", path, f"{file}:broken"]) == 2
+    assert "no data" in capsys.readouterr().err
+    x = np.random.default_rng(0).standard_normal((16, 300)).astype("float32")
+    assert detconf.audit(path, f"{file}:with_input", inputs={"x": x}).cause == "semantics"
+
+
+def test_steps_of_one_side_are_no_other_name(tmp_path: Path, reference: str) -> None:
+    """A side that counted steps holds "y@1"; one that counted none, and a file of arrays, hold "y"."""
+    script = Script(tmp_path / "b.det")
+    h = script.run("aten.addmm", [B, X, W], X @ W + B)
+    script.recorder.step()
+    path = script.end(y=script.run("aten.tanh", [h], np.tanh(h)))
+    assert list(observed(path).arrays) == ["y@1"]
+    assert detconf.audit(reference, path).equal
+    assert detconf.audit(path, {"y": np.tanh(X @ W + B)}).equal

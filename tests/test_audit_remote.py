@@ -19,10 +19,10 @@ from hypothesis.extra import numpy as arrays
 
 import detconf
 from detconf.arrays import Array
-from detconf.auditing import kept
+from detconf.auditing.elsewhere import kept
+from detconf.auditing.elsewhere.packing import Opaque, Pack, Unpacked, pack_value, unpack_value
+from detconf.auditing.elsewhere.remote import laboratory, remote_side
 from detconf.auditing.laboratory import Observation, Side
-from detconf.auditing.packing import Opaque, Pack, Unpacked, pack_value, unpack_value
-from detconf.auditing.remote import laboratory, remote_side
 from detconf.errors import DetconfError, TargetError
 from detconf.shadows.study import Known, Read, Study
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import tracemalloc
+from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
@@ -19,7 +21,7 @@ from detconf import comparison
 from detconf.arrays import Array, Place
 from detconf.comparison import Kind, compare_results, diverge
 from detconf.results import flatten
-from detconf.tally import ordered
+from detconf.tally import ulps
 
 STANDARD = ["bool", "int8", "int64", "uint16", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
 SMALL = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]
@@ -126,9 +128,9 @@ def test_order_of_every_small_float(dtype: str) -> None:
         values = patterns.astype("f8")
     numbers = patterns[~np.isnan(values)]
     ranks = np.unique(numbers.astype("f8"), return_inverse=True)[1]
-    places = ordered(numbers)
-    assert (np.sort(places) - places.min() == np.sort(ranks)).all()
-    assert (places - places[0] == ranks - ranks[0]).all()
+    bits = numbers.view("u1" if dtype == "float8_e8m0fnu" else f"i{kind.itemsize}")  # an exponent, without a sign
+    for turn in (1, len(bits) // 3, len(bits) // 2, len(bits) - 2):
+        assert (ulps(bits, np.roll(bits, turn)) == abs(ranks - np.roll(ranks, turn))).all()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -143,6 +145,128 @@ def test_neighbours_are_one_ulp_apart(dtype: str, data: Any) -> None:
     found = diverge("x", only(x), only(y))
     assert found
     assert found.max_ulp == 1
+
+
+PARTS = {"complex64": "float32", "complex128": "float64"}
+
+
+@st.composite
+def patterns(draw: Any, dtype: str, size: int) -> bytes:
+    """Numbers of a type: any bits, or its corners: zeros, NaN with payloads, infinities, subnormals, the largest, and neighbours."""
+    kind = numpy_dtype(PARTS.get(dtype, dtype))
+    width = 8 * kind.itemsize
+    corner = st.sampled_from([0, 1, 2, 3])
+    if dtype in FLOATS or dtype in PARTS:
+        about = ml_dtypes.finfo(kind)
+        top = ((1 << (width - 1 - about.nmant)) - 1) << about.nmant if dtype != "float8_e8m0fnu" else 0xFF
+        one = (top >> (about.nmant + 1)) << about.nmant
+        corner = st.sampled_from([0, 1, 2, one - 1, one, one + 1, one + 7, 2 * one, top - 1, top, top + 1])
+    sign = st.sampled_from([0, 1 << (width - 1)])
+    element = st.one_of(st.builds(int.__xor__, corner, sign), corner, st.integers(0, (1 << width) - 1))
+    found = draw(st.lists(element, min_size=size, max_size=size))
+    return b"".join((each % (1 << width)).to_bytes(kind.itemsize, "little") for each in found)
+
+
+@pytest.mark.parametrize("dtype", [name for name in [*STANDARD[1:], *SMALL] if name not in PARTS])
+@given(data=st.data())
+def test_against_a_plain_count(dtype: str, data: Any) -> None:
+    """Every figure is what exact fractions give, element by element, whatever way each block takes."""
+    size = data.draw(st.integers(1, 12))
+    sides = [data.draw(patterns(dtype, size)) for _ in range(2)]
+    mixed = data.draw(st.lists(st.booleans(), min_size=size, max_size=size))  # equal elements, and blocks of them
+    kind = numpy_dtype(dtype)
+    x, y = (np.frombuffer(side, kind).copy() for side in sides)
+    y[mixed] = x[mixed]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "CHUNK", data.draw(st.integers(1, size)))
+        found = diverge("x", *(raw_array(dtype, (size,), each.tobytes()) for each in (x, y)))
+    differing = [place for place in range(size) if x[place].tobytes() != y[place].tobytes()]
+    if found is None:
+        assert not differing
+        return
+    assert (found.differing, found.index) == (len(differing), (differing[0],))
+    with np.errstate(all="ignore"):
+        ours, theirs = ([float(each) if dtype in FLOATS else int(each) for each in side] for side in (x, y))
+    finite = [place for place in range(size) if math.isfinite(ours[place]) and math.isfinite(theirs[place])]
+    distances = [abs(Fraction(ours[place]) - Fraction(theirs[place])) for place in finite]
+    assert found.nonfinite == len(set(differing) - set(finite))
+    if not distances:
+        assert (found.max_abs, found.mean_abs) == (None, None)
+    else:
+        assert found.max_abs == (min(sys.float_info.max, nearest(max(distances))) if dtype in FLOATS else max(distances))
+        total = nearest(sum(distances, Fraction(0)))
+        assert found.mean_abs == pytest.approx(total / len(distances) if math.isfinite(total) else sys.float_info.max, rel=1e-12)
+    if dtype in FLOATS:
+        numbers = [place for place in differing if not math.isnan(ours[place]) and not math.isnan(theirs[place])]
+        ranks = [abs(rank(x[place]) - rank(y[place])) for place in numbers]
+        assert found.max_ulp == max(ranks, default=None)
+
+
+def nearest(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
+
+
+def rank(number: Any) -> int:
+    """The place of a number among all of its type, from zero."""
+    bits = int(number.view(f"u{number.dtype.itemsize}"))
+    if number.dtype.name == "float8_e8m0fnu":
+        return bits
+    magnitude = bits & ((1 << (8 * number.dtype.itemsize - 1)) - 1)
+    return magnitude if bits == magnitude else -magnitude
+
+
+@pytest.mark.parametrize("dtype", PARTS)
+@given(data=st.data())
+def test_complex_is_its_parts(dtype: str, data: Any) -> None:
+    """Complex numbers have the figures of their parts, and are counted whole."""
+    size = data.draw(st.integers(1, 6))
+    x, y = (data.draw(patterns(dtype, 2 * size)) for _ in range(2))
+    whole = diverge("x", raw_array(dtype, (size,), x), raw_array(dtype, (size,), y))
+    parts = diverge("x", raw_array(PARTS[dtype], (size, 2), x), raw_array(PARTS[dtype], (size, 2), y))
+    if whole is None or parts is None:
+        assert whole is parts
+        return
+    width = len(x) // size
+    assert whole.differing == sum(x[at : at + width] != y[at : at + width] for at in range(0, len(x), width))
+    assert parts.index
+    assert whole.index == parts.index[:1]
+    assert (whole.max_abs, whole.mean_abs, whole.scaled) == (parts.max_abs, parts.mean_abs, parts.scaled)
+    assert (whole.max_ulp or 0) == (parts.max_ulp or 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "int8", "int64", "uint64"])
+@pytest.mark.parametrize("change", ["neighbours", "factors", "signs", "one NaN", "one infinity"])
+def test_large_arrays_as_small_ones(dtype: str, change: str) -> None:
+    """Several blocks, each of its own kind, give what their pieces give."""
+    generator = np.random.default_rng(0)
+    kind = numpy_dtype(dtype)
+    size = 100_003
+    x = (10 * generator.standard_normal(size)).astype(kind)
+    y = x.copy()
+    half = slice(size // 2, None)
+    if dtype not in FLOATS:
+        y[half] += kind.type(1)
+    elif change == "neighbours":
+        y.view(f"u{kind.itemsize}")[half] ^= np.array(1, f"u{kind.itemsize}")
+    elif change == "factors":
+        y[half] = x[half] * kind.type(3)
+    elif change == "signs":
+        y[half] = -x[half]
+    else:
+        y[-5] = kind.type(np.nan if change == "one NaN" or dtype == "float8_e4m3fn" else np.inf)
+        y[-3] = -y[-3]
+    whole = diverge("x", only(x), only(y))
+    pieces = [diverge("x", only(x[at : at + 997]), only(y[at : at + 997])) for at in range(0, size, 997)]
+    found = [each for each in pieces if each]
+    assert whole
+    assert whole.differing == sum(each.differing or 0 for each in found)
+    assert whole.nonfinite == sum(each.nonfinite for each in found)
+    assert whole.max_ulp == max((each.max_ulp for each in found if each.max_ulp is not None), default=None)
+    assert whole.max_abs == max(each.max_abs for each in found if each.max_abs is not None)
+    assert whole.values == found[0].values
 
 
 @pytest.mark.parametrize(

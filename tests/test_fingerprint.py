@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detconf.auditing.fingerprint import Product, last_product, named
+from detconf.auditing.attempts.fingerprint import Product, last_product, named
 from detconf.shadows.study import Known, Read, Study
 
 
@@ -102,7 +102,7 @@ def test_what_is_no_single_product_is_left_alone() -> None:
 
     def twice(study: Study, values: list[Any]) -> tuple[Any, list[Read]]:
         x, w = (each.shadow for each in values)
-        [(square, _)] = study.operation("numpy.matmul", [Read(values[1]), Read(values[1])], [(w @ w, "float32", None)])
+        [(square, _)] = study.operation("numpy.matmul", [Read(values[1]), Read(values[1])], [(w @ w, "float32", None)], adds="products")
         return x @ (w @ w), [Read(values[0]), Read(square)]
 
     assert last_product(*_study(other)) is None

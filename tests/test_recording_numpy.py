@@ -269,7 +269,7 @@ def test_threads(tmp_path: Path) -> None:
 
 
 def test_kept_values_and_sources(tmp_path: Path) -> None:
-    """With `values`, arrays can be had back from before a write; with `sources`, an event names its line."""
+    """With `values`, arrays can be had back from before a write, and numbers by position; with `sources`, an event names its line."""
 
     def code() -> None:
         x = np.array([1.0, 2.0])
@@ -279,8 +279,33 @@ def test_kept_values_and_sources(tmp_path: Path) -> None:
     assert found[1].source.rpartition("/")[2].startswith("test_recording_numpy.py:")
     with Recording(tmp_path / "run.det") as recording:
         kept = recording.values(1)
-    assert [np.frombuffer(each.data).tolist() for each in kept.values()] == [[1.0, 2.0], [2.0, 3.0]]
+    assert {role: np.frombuffer(each.data, each.dtype).tolist() for role, each in kept.items()} == {
+        ("input", 0): [1.0, 2.0],
+        ("output", 0): [2.0, 3.0],
+        ("scalar", 1): [1],
+    }
     assert all(isinstance(each, Array) for each in kept.values())
+
+
+@pytest.mark.parametrize("framework", ["torch", "paddle"])
+def test_arrays_of_tensors_are_followed(tmp_path: Path, framework: str) -> None:
+    """What user code computes with `tensor.numpy()` is seen, with the same bits; afterwards the method is what it was."""
+    module = pytest.importorskip(framework)
+    tensor = module.ones([3]) * 2
+    before = vars(module.Tensor).get("numpy")
+
+    def code() -> Any:
+        return [0.999 * np.square(tensor.numpy()), tensor.numpy()]
+
+    plain = canonical(code())
+    under: list[Any] = []
+    found = recorded(tmp_path, lambda: under.extend(code()), values=True)
+    assert canonical(under) == plain
+    assert [each.name for each in found] == ["numpy.square", "numpy.multiply"]
+    with Recording(tmp_path / "run.det") as recording:
+        assert np.frombuffer(recording.values(1)["scalar", 0].data).tolist() == [0.999]
+    assert vars(module.Tensor).get("numpy") is before
+    assert type(tensor.numpy()) is np.ndarray
 
 
 def test_torch_takes_traced_arrays(tmp_path: Path) -> None:

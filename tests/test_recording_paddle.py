@@ -410,3 +410,43 @@ with detconf.record("run.det"):
 print(json.dumps([each.name for each in Recording("run.det").events() if each.name.startswith("paddle.")]))
 """
     assert run_python(code, cwd=tmp_path)[-1] == "paddle.add"
+
+
+_VALUES = """
+import json, numpy as np, paddle, detconf
+from detconf.recording.reading import Recording
+paddle.enable_static()
+main, start = paddle.static.Program(), paddle.static.Program()
+with paddle.utils.unique_name.guard(), paddle.static.program_guard(main, start), paddle.static.scope_guard(paddle.static.Scope()):
+    x = paddle.static.data("x", [5, 6])
+    linear = paddle.nn.Linear(6, 3)
+    count = paddle.full([1], 1.0)
+    early = count * 3.0
+    paddle.increment(count, 2.0)
+    paddle.optimizer.SGD(0.5, parameters=linear.parameters()).minimize(paddle.mean(linear(x) * early))
+    executor = paddle.static.Executor()
+    executor.run(start)
+    with detconf.record("run.det", values=True):
+        executor.run(main, feed={"x": np.ones((5, 6), "float32")}, fetch_list=[early])
+with Recording("run.det") as recording:
+    events = [(each, recording.values(each.index)) for each in recording.events()]
+array = lambda kept, key: np.frombuffer(kept[key].data, kept[key].dtype).reshape(kept[key].shape)
+[product] = [kept for each, kept in events if each.name == "paddle.matmul"]
+print(json.dumps({
+    "product": bool(np.allclose(array(product, ("input", 0)) @ array(product, ("input", 1)), array(product, ("output", 0)), atol=1e-6)),
+    "early": [array(kept, ("output", 0)).tolist() for each, kept in events if each.name == "paddle.scale" and ("output", 0) in kept],
+    "overwritten": [[kept["output", 0].dtype, each.outputs[0].digest.hex(), each.flags.name] for each, kept in events
+                    if each.name == "paddle.full" and kept["output", 0].dtype == "none"],
+}, default=str))
+"""
+
+
+def test_values_of_static_programs(tmp_path: Path) -> None:
+    """What an operation read is kept as it was then: parameters are updated in place before everything is fetched.
+
+    A value that was written over is not to be had, and is said to be left out.
+    """
+    found = run_python(_VALUES, cwd=tmp_path)
+    assert found["product"]
+    assert [3.0] in found["early"]
+    assert found["overwritten"] == [["none", "0" * 32, "SKIPPED"]]

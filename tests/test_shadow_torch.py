@@ -292,6 +292,21 @@ def state() -> dict[str, Any]:
     return {"y": twin(torch.ones(2, 3)), "bias": other.bias.detach()}
 
 
+def conjugated() -> dict[str, Any]:
+    """What conjugates lazily inside itself, forward and backward."""
+    generator = torch.Generator().manual_seed(7)
+    tall = torch.randn(6, 4, dtype=torch.complex64, generator=generator).requires_grad_()
+    inverse = torch.linalg.pinv(tall)
+    inverse.abs().sum().backward()
+    imaginary = torch.linalg.pinv(tall.detach().conj().imag)
+    return {
+        "inverse": inverse.detach(),
+        "gradient": tall.grad,
+        "imaginary": imaginary,
+        "product": (tall.detach().mH * 2) @ tall.detach().conj(),
+    }
+
+
 PROGRAMS: dict[str, Program] = {
     "mlp": mlp,
     "adamw single": lambda: mlp(torch.optim.AdamW, foreach=False),
@@ -306,6 +321,7 @@ PROGRAMS: dict[str, Program] = {
     "embedding": embedding,
     "autocast": autocast,
     "fourier": fourier,
+    "conjugated": conjugated,
     "sparse": sparse,
     "views": views,
     "loader": lambda: loader(0),
@@ -336,8 +352,10 @@ def test_nothing_is_lost(name: str) -> None:
     outputs, shadows, study = follow(PROGRAMS[name])
     assert not study.losses
     for key, each in outputs.items():
-        if isinstance(each, torch.Tensor) and each.is_floating_point():
-            assert distance(shadows[key], each.detach().double()) < (2e-2 if name == "autocast" else 1e-4), key
+        if isinstance(each, torch.Tensor) and (each.is_floating_point() or each.is_complex()):
+            assert distance(shadows[key], each.detach().to(torch.complex128 if each.is_complex() else torch.float64)) < (
+                2e-2 if name == "autocast" else 1e-4
+            ), key
     exact = all(distance(shadows[key], each.detach().double()) == 0 for key, each in outputs.items() if each.is_floating_point())
     assert not exact
 

@@ -8,21 +8,25 @@ from typing import Any
 
 from detconf import facts
 from detconf.arrays import Array
-from detconf.auditing.capturing import captured
-from detconf.auditing.culprits import parted, repaired
+from detconf.auditing.attempts.capturing import captured
+from detconf.auditing.attempts.constants import constants
+from detconf.auditing.attempts.culprits import parted, repaired
+from detconf.auditing.attempts.drawing import drawn, evaluated, evaluated_anyway
+from detconf.auditing.attempts.dropping import undropped
+from detconf.auditing.attempts.guessing import guessed
+from detconf.auditing.attempts.hosting import hosted
+from detconf.auditing.attempts.infinite import overflowed
+from detconf.auditing.attempts.opaque import opaque
+from detconf.auditing.attempts.precision import rounded
 from detconf.auditing.devices import unexamined
-from detconf.auditing.drawing import drawn, evaluated, evaluated_anyway
-from detconf.auditing.guessing import guessed
-from detconf.auditing.hosting import hosted
 from detconf.auditing.laboratory import Laboratory, Side
 from detconf.auditing.modes.climb import climb
-from detconf.auditing.opaque import opaque
-from detconf.auditing.precision import overflowed, rounded
 from detconf.auditing.progress import say
 from detconf.auditing.question import Attempt, Finding, Question, watching
 from detconf.auditing.result import Audit, Evidence, Fix, Proof
 from detconf.auditing.sides import arranged, audited_elsewhere
 from detconf.auditing.tolerances import tolerances
+from detconf.auditing.widened import first_pass
 from detconf.comparison import Divergence, diverge
 from detconf.errors import TargetError
 from detconf.frameworks.base import Captured
@@ -33,9 +37,11 @@ ATTEMPTS: tuple[Attempt, ...] = (
     overflowed,
     captured,
     hosted,
+    constants,
     rounded,
     drawn,
     evaluated,
+    undropped,
     repaired,
     evaluated_anyway,
     parted,
@@ -43,6 +49,8 @@ ATTEMPTS: tuple[Attempt, ...] = (
     opaque,
 )
 """In this order: the first that shows a cause names it."""
+MEANINGS: tuple[Attempt, ...] = (drawn, evaluated, undropped, repaired, evaluated_anyway, parted, guessed)
+"""Those that look for another formula, other draws or another mode."""
 
 
 def audit(  # noqa: PLR0913  # ways to say what is compared
@@ -73,7 +81,7 @@ def audit(  # noqa: PLR0913  # ways to say what is compared
     """
     if modes is not None or (candidate is None and (callable(reference) or isinstance(reference, str))):
         return climb(reference, modes, inputs)
-    elsewhere = audited_elsewhere(reference, candidate)
+    elsewhere = audited_elsewhere(reference, candidate, inputs, apart=python_a is not None or python_b is not None)
     if elsewhere is not None:
         return elsewhere
     with arranged(reference, candidate, inputs=inputs, python_a=python_a, python_b=python_b) as (laboratory, a, b):
@@ -102,8 +110,24 @@ def examined(laboratory: Laboratory, a: Side, b: Side) -> Audit:
     if not question.differing:
         words = "what both sides give is equal; results are missing, or there are more"
         return _result(question, Finding(Cause.UNKNOWN, words))
-    finding = next(filter(None, (_attempted(attempt, question) for attempt in ATTEMPTS)), None)
-    return _result(question, finding or Finding(Cause.UNKNOWN, "nothing that was tried shows a cause"))
+    return _result(question, _found(question) or Finding(Cause.UNKNOWN, "nothing that was tried shows a cause"))
+
+
+def _found(question: Question) -> Finding | None:
+    """What the attempts show. Where the sides agree in float64, what looks for another formula is not tried."""
+    first = first_pass(question)
+    finding = None
+    for attempt in ATTEMPTS:
+        if attempt in MEANINGS and first and first.settles(question):
+            words = f"run whole in float64 both sides agree ({first.scaled:.1g} of the results): no other formula was looked for"
+            question.tried.extend([] if words in question.tried else [words])
+            continue
+        finding = _attempted(attempt, question)
+        if finding:
+            break
+    if finding and first and first.agrees and not first.contradicted(question):
+        finding.evidence.append(first.evidence())
+    return finding
 
 
 def _attempted(attempt: Attempt, question: Question) -> Finding | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from detconf.arrayfiles.opened import KINDS, open_arrays
 from detconf.arrays import Array
-from detconf.auditing.packing import Pack, Unpacked
+from detconf.auditing.elsewhere.packing import Pack, Unpacked
 from detconf.errors import TargetError
 from detconf.results import BARE, flatten
 from detconf.targets import label

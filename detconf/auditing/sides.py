@@ -39,27 +39,37 @@ def arranged(
     if python_a is None and python_b is None:
         yield Laboratory(), side(reference, "reference", arguments), side(candidate, "candidate", arguments)
         return
-    from detconf.auditing.remote import laboratory  # only where there are other processes
+    from detconf.auditing.elsewhere.remote import laboratory  # only where there are other processes
 
     with laboratory(arguments) as remote:
         yield remote, _elsewhere(reference, "reference", python_a), _elsewhere(candidate, "candidate", python_b)
 
 
-def audited_elsewhere(reference: Any, candidate: Any) -> Audit | None:
-    """The audit of a test command, or of two recordings; None for sides that a laboratory runs.
+def audited_elsewhere(reference: Any, candidate: Any, inputs: Any, *, apart: bool) -> Audit | None:
+    """The audit of a test command, of two recordings, or of one and a function; None for sides that a laboratory runs.
+
+    Args:
+        inputs: see `arranged`.
+        apart: the sides run in processes of their own.
 
     Raises:
         TargetError: nothing is compared there.
         DetconfError: a recording cannot be read.
     """
     if isinstance(reference, (list, tuple)) and candidate is None and all(isinstance(word, str) for word in reference):
-        from detconf.auditing.failing import audit_command  # which imports the entry, which imports this
+        from detconf.auditing.assertions.failing import audit_command  # which imports the entry, which imports this
 
         return audit_command(reference)
-    if _is_recording(reference) and _is_recording(candidate):
-        from detconf.auditing.across import audit_recordings  # loaded where there are recordings
+    recorded = _is_recording(reference), _is_recording(candidate)
+    if all(recorded):
+        from detconf.auditing.recordings.across import audit_recordings  # loaded where there are recordings
 
         return audit_recordings(os.fspath(reference), os.fspath(candidate))
+    path, other = (reference, candidate) if recorded[0] else (candidate, reference)
+    if any(recorded) and not apart and (callable(other) or (isinstance(other, str) and not os.path.isfile(other))):
+        from detconf.auditing.recordings.rerecorded import audit_against  # which imports this
+
+        return audit_against(os.fspath(path), other, arrays_of(inputs) if inputs is not None else None, reversed_=recorded[1])
     return None
 
 
@@ -99,16 +109,16 @@ def _arrays(target: Any, role: str) -> Side | None:
 
 
 def _file(path: str) -> dict[str, Array]:
-    """The arrays of a file; the results of a recording."""
+    """The arrays of a file; the results of a recording, each as it was last."""
     if not _is_recording(path):
         return {name: array.owned() for name, array in open_arrays(path).items()}
-    from detconf.auditing.recorded import observed  # loaded where there are recordings
+    from detconf.auditing.recordings.recorded import last, observed  # loaded where there are recordings
 
-    return observed(path).arrays
+    return last(observed(path)).arrays
 
 
 def _elsewhere(target: Any, role: str, python: str | None) -> Side:
-    from detconf.auditing.remote import remote_side  # as above
+    from detconf.auditing.elsewhere.remote import remote_side  # as above
 
     arrays = _arrays(target, role)
     if arrays is not None:

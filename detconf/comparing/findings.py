@@ -188,8 +188,10 @@ def _run(order: Any, events: Any, *, last: bool) -> tuple[int, int] | None:
 
 
 def _both(ours: Site, theirs: Site) -> Site:
-    """The site of the first, with what only the other notes."""
-    return ours._replace(scope=ours.scope or theirs.scope, source=ours.source or theirs.source)
+    """The site of the first, with what only the other notes: a file, where one side ran code that was generated."""
+    sources = ours.source, theirs.source
+    written = (each for each in sources if each and not each.startswith("<"))
+    return ours._replace(scope=ours.scope or theirs.scope, source=next(written, ours.source or theirs.source))
 
 
 def _differing(ours: tuple[Output, ...], theirs: tuple[Output, ...]) -> tuple[int, Output, Output]:

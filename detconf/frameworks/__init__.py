@@ -28,6 +28,26 @@ def frameworks() -> tuple[Framework, ...]:
     return tuple(map(framework, NAMES))
 
 
+@lru_cache(maxsize=1 << 12)
+def adds(name: str) -> str:
+    """What an operation adds up, by its name in a recording or a study: `base.PRODUCTS`, `base.TERMS`, or nothing.
+
+    Overloads, the mark of in-place, and gradients count as the operation: "aten.addmm_", "aten.sum.dim_IntList", "paddle.matmul.grad".
+    """
+    while name:
+        found = _sums().get(name) or _sums().get(name.rstrip("_"))
+        if found:
+            return found
+        name = name.rpartition(".")[0]
+    return ""
+
+
+@cache
+def _sums() -> dict[str, str]:
+    modules = [import_module(each.sums) for each in frameworks() if each.sums]
+    return {name: what for module in modules for name, what in module.SUMS.items()}
+
+
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Knob]:
     """All knobs by name, in the order of declaration. Callers must not change it."""

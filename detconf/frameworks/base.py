@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from detconf.knob import Knob
 from detconf.values import Cause
 
+PRODUCTS, TERMS = "products", "terms"
+"""What an operation adds up: products, as matrix products and convolutions do, or terms, as sums, means and norms do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stray:
@@ -64,10 +67,32 @@ class Captured:
     Attributes:
         names: functions that capture, such as "torch.compile" or "paddle.jit.to_static".
         restored: how often a saved state was loaded.
+        resumed: how often of these an optimizer had made a step before, in this run.
     """
 
     names: set[str] = field(default_factory=set)
     restored: int = 0
+    resumed: int = 0
+
+    def loads(self, *, trained: bool) -> None:
+        """A saved state is loaded, after a step of an optimizer or before any."""
+        self.restored += 1
+        self.resumed += trained
+
+
+@dataclass(slots=True)
+class Widened:
+    """What was seen while a program ran whole in float64.
+
+    Attributes:
+        draws: random operations. They draw in their own dtype, and so the same numbers.
+        decides: a discrete choice or a Python number was made of floats, so that the program may have gone another way.
+        lost: what stayed in its own dtype; empty for nothing.
+    """
+
+    draws: int = 0
+    decides: bool = False
+    lost: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +151,10 @@ class Framework:
             `Engine`; empty for none.
         uncaptured: name of the module with the experiments on graph capture: `watch(seen: Captured)`, `without()` and `anew()`
             are contexts, `remedies()` are settings; empty for none.
+        widening: path of `widening(seen: Widened)`, a context in which programs compute in float64 what they compute in less,
+            without bookkeeping; empty for none.
+        sums: name of the module whose SUMS says of its operations, by name, what they add up (`PRODUCTS` or `TERMS`); it needs
+            nothing of the framework. Empty for none.
     """
 
     name: str
@@ -145,4 +174,6 @@ class Framework:
     shadow: str = ""
     ladder: str = ""
     uncaptured: str = ""
+    widening: str = ""
+    sums: str = ""
     machine: str = ""

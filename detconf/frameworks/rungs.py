@@ -17,6 +17,14 @@ Settings = Mapping[str, Any]
 """What is changed for one run of a rung, by name: options of a compiler, or the words of the ladder that takes them."""
 
 
+class Missing(Exception):
+    """This build cannot do that."""
+
+
+class Refused(Exception):
+    """A program of this kind has nothing for this rung."""
+
+
 class Status(str, Enum):
     """What became of one run of a rung."""
 
@@ -89,7 +97,7 @@ class Operation:
 
     Attributes:
         name: as the framework spells it.
-        stage: "decomposition", "lowering", or another word of the ladder: what made it differ.
+        stage: "decomposition", "lowering", "folding", or another word of the ladder: what made it differ.
         word: class of the cause, such as "vector math library" or "reduction order".
         source: line of the program.
         sides: the result of eager and of the graph; None where they are not kept.
@@ -122,6 +130,7 @@ class Survey:
         roundings: operations that read a wider dtype than such a one, or compute in it, and write it, with their source line.
         constants: operations that read a constant of the program, with their source line.
         writes: operations that write in place, with their source line.
+        shown: what experiments of the look itself showed, in words.
         invasive: looking inside changed the results; None where it was not looked inside.
         unexamined: what could not be compared, and why.
     """
@@ -133,6 +142,7 @@ class Survey:
     roundings: dict[str, str] = field(default_factory=dict)
     constants: dict[str, str] = field(default_factory=dict)
     writes: dict[str, str] = field(default_factory=dict)
+    shown: list[str] = field(default_factory=list)
     invasive: bool | None = None
     unexamined: list[str] = field(default_factory=list)
 
@@ -178,6 +188,8 @@ class Ladder(Protocol):
 
     RUNGS: Sequence[str]
     """In order; the first is what the others are compared with."""
+    BY_NAME: Sequence[str]
+    """Those that come after them where they are asked for, and are no part of the whole ladder."""
     FAMILIES: Sequence[Sequence[str]]
     """Rungs whose differences have one cause, each family in order."""
     FOCUS: Sequence[str]

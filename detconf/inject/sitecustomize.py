@@ -35,7 +35,7 @@ _DOORS = (
     ("DETCONF_RECORD", "detconf.recording.launching", "nothing is recorded"),
     ("DETCONF_STEPS", "detconf.stopping", "the program is not stopped early"),
     ("DETCONF_EVALUATE", "detconf.evaluating", "training mode is not overruled"),
-    ("DETCONF_AUDIT", "detconf.auditing.attending", "the program is not audited"),
+    ("DETCONF_AUDIT", "detconf.auditing.assertions.attending", "the program is not audited"),
 )
 
 

@@ -48,8 +48,9 @@ CREATE TABLE arrays (event INTEGER, role TEXT, place INTEGER, layout TEXT, diges
 CREATE TABLE bytes (digest BLOB, part INTEGER, data BLOB, PRIMARY KEY (digest, part));
 """  # noqa: S608  # the version is ours
 
-Held = Sequence[tuple[int, tuple[Sequence[Array], Sequence[Array]]]]
-"""Per event its index, and arrays of its inputs and outputs."""
+Held = Sequence[tuple[int, tuple[Sequence[Array | None], ...]]]
+"""Per event its index, and arrays: of its inputs, of its outputs, and numbers that are arguments, where they stand among those."""
+_ROLES = ("input", "output", "scalar")
 
 
 class Site(NamedTuple):
@@ -174,9 +175,10 @@ class Writer:
         connection.executemany("INSERT OR REPLACE INTO sites VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._new_sites)
         connection.execute("INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?, ?, ?)", row)
         for event, sides in held:
-            for role, arrays in zip(("input", "output"), sides, strict=True):
+            for role, arrays in zip(_ROLES, sides, strict=False):
                 for place, array in enumerate(arrays):
-                    self._array(connection, (event, role, place), array)
+                    if array is not None:
+                        self._array(connection, (event, role, place), array)
 
     def _array(self, connection: sqlite3.Connection, key: tuple[Any, ...], array: Array) -> None:
         digest, data = bytes.fromhex(array.digest), memoryview(array.data)

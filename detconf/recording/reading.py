@@ -194,7 +194,10 @@ class Recording:
         return site, layouts, size
 
     def values(self, index: int) -> dict[tuple[str, int], Array]:
-        """The arrays kept of an event: ("input", 0), ("output", 0), ...; empty where none were asked for."""
+        """The arrays kept of an event: ("input", 0), ("output", 0), ...; empty where none were asked for.
+
+        ("scalar", 1): the second argument, where that is a number.
+        """
         rows = self._rows("SELECT role, place, layout, digest FROM arrays WHERE event = ? ORDER BY role, place", index)
         return {(role, place): self._array(layout, digest) for role, place, layout, digest in rows}
 

@@ -19,11 +19,12 @@ and closing raises.
 
 from __future__ import annotations
 
+import functools
 import os
 import sqlite3
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from time import monotonic
 from typing import Any
@@ -45,8 +46,8 @@ _THREADS = 1 << 12
 _HELD = 1 << 26
 """Bytes of kept arrays that may wait for a batch."""
 
-Kept = tuple[Sequence[Array], Sequence[Array]]
-"""Arrays of the inputs before an operation, and of its outputs."""
+Kept = tuple[Sequence[Array], Sequence[Array]] | tuple[Sequence[Array], Sequence[Array], Sequence[Array | None]]
+"""Arrays of the inputs before an operation, and of its outputs; then, by position, arguments that are numbers."""
 
 
 class Recorder:
@@ -60,6 +61,7 @@ class Recorder:
         index: number of the next event.
         steps: steps that have ended.
         failure: why recording stopped early; empty if it did not.
+        followers: what NumPy's tracer does to an array that another framework gave out, while there is one.
     """
 
     def __init__(self, writer: Writer, *, values: bool | range = False, level: str = "operations", sources: bool = False) -> None:
@@ -68,6 +70,7 @@ class Recorder:
         self._kept_range = values if isinstance(values, range) else None
         self._keeps = bool(values)
         self._writer = writer
+        self.followers: list[Callable[[Any], Any]] = []
         self._lock = threading.RLock()  # a finalizer may record while this thread does
         self._reset()
 
@@ -150,6 +153,18 @@ class Recorder:
         layouts = ((array.dtype, array.shape),)
         self.operation(name, (), (bytes.fromhex(array.digest),), layouts, flags=Flag.LEAF, source=source, values=kept)
 
+    def giving(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """A method by which a framework gives user code an array, so that what is computed with that is recorded."""
+
+        @functools.wraps(plain)
+        def give(*args: Any, **kwargs: Any) -> Any:
+            array = plain(*args, **kwargs)
+            for follow in self.followers:
+                array = follow(array)
+            return array
+
+        return give
+
     def step(self, *, explicit: bool = False) -> None:
         """End a step.
 
@@ -218,7 +233,7 @@ class Recorder:
 
     def _keep(self, values: Kept) -> None:
         self._held.append((self.index, values))
-        self._held_bytes += sum(len(array.data) for side in values for array in side)
+        self._held_bytes += sum(len(array.data) for side in values for array in side if array is not None)
 
     def _site(self, key: tuple[Any, ...]) -> bytes:
         """The packed number of a site: everything about an operation but its bytes."""

@@ -42,8 +42,7 @@ def _lines(result: Verification, verbose: bool) -> Iterator[str]:
         yield table(("axis", "invariant", "what was run", "restored by"), map(_axis, result.axes))
     if result.divergence:
         yield from divergence(result.divergence)
-    if result.operation:
-        yield from _operation(result.operation)
+    yield from _operations(result)
     yield from _experiments(result, verbose)
     for failure in result.failures:
         yield f"  run {failure.run}: {failure.reason}"
@@ -54,6 +53,15 @@ def _lines(result: Verification, verbose: bool) -> Iterator[str]:
         yield table(("array", "digest"), [(_label(row["name"], row["step"]), _digests(row["digests"])) for row in shown])
         if len(shown) < len(rows):
             yield f"  and {len(rows) - len(shown)} more (-v shows all)"
+
+
+def _operations(result: Verification) -> Iterator[str]:
+    """The one of the first axis that has one; the table names those of the others, whose notes follow."""
+    if result.operation:
+        yield from _operation(result.operation)
+    for axis in result.axes:
+        if axis.operation and axis.operation is not result.operation:
+            yield from (f"  note              {axis.axis}: {note}" for note in axis.operation.notes)
 
 
 def _operation(found: Operation) -> Iterator[str]:
@@ -73,8 +81,12 @@ def _operation(found: Operation) -> Iterator[str]:
 
 def _axis(axis: Axis) -> tuple[str, ...]:
     verdict = {True: "yes", False: "NO", None: "not judged"}[axis.invariant]
-    first = f"{axis.note}; first in {axis.divergence.name}" if axis.divergence else axis.note
-    return axis.axis, verdict, first, axis.restored_by or ""
+    parts = [axis.note, f"first in {axis.divergence.name}" if axis.divergence else ""]
+    if axis.operation and axis.operation.finding:
+        found = axis.operation.finding.divergence
+        step = f", step {found.step}" if found.step else ""
+        parts.append(f"first operation {found.name}{found.source and f' at {found.source}'}{step}")
+    return axis.axis, verdict, "; ".join(filter(None, parts)), axis.restored_by or ""
 
 
 def _experiments(result: Verification, verbose: bool) -> Iterator[str]:

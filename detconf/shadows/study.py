@@ -76,6 +76,8 @@ class Operation:
         step: optimizer steps done before.
         local: of a local run: rms(real - float64 on the real inputs) / rms(what noise of u does to that); None if exact.
         decided: a discrete choice was taken from the real side (comparison, argmax, topk, relu mask).
+        adds: what it adds up: "products" (a contraction: matrix products, convolutions), "terms" (a reduction: sums, means,
+            norms), or nothing.
     """
 
     index: int
@@ -89,6 +91,7 @@ class Operation:
     step: int = 0
     local: float | None = None
     decided: bool = False
+    adds: str = ""
 
 
 @dataclass(slots=True)
@@ -193,6 +196,7 @@ class Study:
         source: str = "",
         local: float | None = None,
         decided: bool = False,
+        adds: str = "",
         lost: str = "",
         frozen: bool = False,
     ) -> list[tuple[Value, Any]]:
@@ -207,7 +211,18 @@ class Study:
         made = [self._value(shadow, dtype, index, "", real, lost, frozen=frozen) for shadow, dtype, real in writes]
         self.operations.append(
             Operation(
-                index, name, list(reads), [value for value, _ in made], random, state, options or {}, source, self.step, local, decided
+                index,
+                name,
+                list(reads),
+                [value for value, _ in made],
+                random,
+                state,
+                options or {},
+                source,
+                self.step,
+                local,
+                decided,
+                adds,
             )
         )
         return made

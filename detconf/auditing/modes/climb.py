@@ -42,7 +42,7 @@ def climb(
     Args:
         target: a model; a function of the inputs; a function without arguments that makes a model, or that does everything
             itself (a training step) and returns arrays; or any of these as "file.py:function".
-        modes: names of rungs; None for all of the framework. The ladder's first rung is what the others are compared with.
+        modes: names of rungs; None for the whole ladder of the framework, without those that are run by name only. The ladder's first rung is what the others are compared with.
         inputs: a tensor, a tuple or list of positional ones, a dict by name, or a list of tuples: the first is what graphs are
             captured with, the others are tried too; or a function without arguments that makes them.
         timeout: seconds for one rung, each then in a process of its own; the target must be found from there.
@@ -76,16 +76,16 @@ def _ladder(target: Any, inputs: Any, modes: Sequence[str] | str | None) -> Ladd
     """The ladder of the framework that a program belongs to: by the target, by what is about it, by the names of the rungs."""
     known = {each.module: import_module(each.ladder) for each in frameworks() if each.ladder and is_imported(each.module)}
     asked = {modes} if isinstance(modes, str) else set(modes or ())
-    stranger = next((name for name in sorted(map(str, asked)) if not any(name in each.RUNGS for each in known.values())), "")
+    stranger = next((name for name in sorted(map(str, asked)) if not any(name in _all(each) for each in known.values())), "")
     if known and stranger:
-        msg = f"modes: unknown rung {stranger!r}.{suggest(stranger, [name for each in known.values() for name in each.RUNGS])}"
+        msg = f"modes: unknown rung {stranger!r}.{suggest(stranger, [name for each in known.values() for name in _all(each)])}"
         raise DetconfError(msg)
     about = [target, *_values(inputs), *(each for value in (target, inputs) if callable(value) for each in held(value))]
     for values in (about[:1], about):  # the target itself, before anything that it holds
         found = [ladder for module, ladder in known.items() if any(_belongs(each, module, ladder) for each in values)]
         if len(found) == 1:
             return _as_ladder(found[0])
-    by_name = [each for each in known.values() if asked & set(each.RUNGS)]
+    by_name = [each for each in known.values() if asked & set(_all(each))]
     for each in (list(known.values()), by_name):
         if len(each) == 1:
             return _as_ladder(each[0])
@@ -116,17 +116,21 @@ def _values(inputs: Any) -> Iterator[Any]:
         yield inputs
 
 
+def _all(ladder: Any) -> list[str]:
+    return [*ladder.RUNGS, *ladder.BY_NAME]
+
+
 def _names(ladder: Ladder, modes: Sequence[str] | str | None) -> list[str]:
     """The rungs asked for, in the ladder's order, after the one that they are compared with."""
     asked = list(ladder.RUNGS) if modes is None else [modes] if isinstance(modes, str) else list(modes)
     for name in asked:
-        if name not in ladder.RUNGS:
-            msg = f"modes: unknown rung {name!r}.{suggest(str(name), ladder.RUNGS)}"
+        if name not in _all(ladder):
+            msg = f"modes: unknown rung {name!r}.{suggest(str(name), _all(ladder))}"
             raise DetconfError(msg)
     base = ladder.RUNGS[0]
-    names = [base, *(name for name in ladder.RUNGS if name in asked and name != base)]
+    names = [base, *(name for name in _all(ladder) if name in asked and name != base)]
     if len(names) == 1:
-        msg = f"modes: {base!r} alone leaves nothing to compare. Accepted beside it: {', '.join(ladder.RUNGS[1:])}."
+        msg = f"modes: {base!r} alone leaves nothing to compare. Accepted beside it: {', '.join(_all(ladder)[1:])}."
         raise DetconfError(msg)
     return names
 
@@ -139,7 +143,7 @@ def _audit(climbed: Climb, ladder: Ladder, what: str) -> Audit:
     main = worst(found) if found else _equal(climbed)
     others = [each for each in found if each is not main]
     said = [Evidence(f"{climbed.base}: {note}") for note in climbed.outcome.notes]
-    evidence = [*main.evidence, *said, *(Evidence(f"{each.cause}: {each.summary}") for each in others)]
+    evidence = [*main.evidence, *said, *map(_beside, others)]
     fixes = list({fix.text: fix for fix in (*(fix for each in others for fix in each.fixes), *main.fixes)}.values())
     failed = [f"{row.name}: {row.outcome.status}, {row.outcome.why}" for row in climbed.rows if not row.outcome.ran]
     unexamined = [*failed, *climbed.unexamined, *(each for verdict in found for each in verdict.unexamined)]
@@ -161,6 +165,12 @@ def _audit(climbed: Climb, ladder: Ladder, what: str) -> Audit:
         ),
         environment=facts.gather().to_dict(),
     )
+
+
+def _beside(verdict: Verdict) -> Evidence:
+    """Another family's verdict, with its proof."""
+    proof = f" ({verdict.proof.kind}: {verdict.proof.what})" if verdict.proof else ""
+    return Evidence(f"{verdict.cause}: {verdict.summary}{proof}")
 
 
 def _equal(climbed: Climb) -> Verdict:

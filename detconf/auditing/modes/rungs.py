@@ -77,6 +77,7 @@ def _shown(case: Case, trial: Trial, row: Row) -> Verdict:
     return verdict
 
 
+_STAGES = {"replaced": "which replaces", "folding": "which folds"}
 _WORDS = {
     Cause.RNG: "draws other random numbers",
     Cause.DTYPE: "rounds in other places",
@@ -128,9 +129,9 @@ def _measured(case: Case) -> Verdict:
         verdict = case.verdict(Cause.SEMANTICS, words, proof, wrong[0])
     elif known or (doubled and doubled.alike):
         cause = Cause.ILL_CONDITIONED if doubled and doubled.amplified else Cause.ROUNDING
-        at = "which replaces" if first and first.stage == "replaced" else "first at"
+        at = _STAGES.get(first.stage if first else "", "first at")
         words = f"bits change on {case.first.name}, {at} {named}; each side is as far from float64 as the other"
-        verdict = case.verdict(cause, words, _bounded(case, known, doubled.words if doubled and doubled.alike else ""), first)
+        verdict = case.verdict(cause, words, _bounded(case, survey, doubled.words if doubled and doubled.alike else ""), first)
     else:
         solved = case.solved
         words = (
@@ -145,8 +146,9 @@ def _measured(case: Case) -> Verdict:
     return verdict
 
 
-def _bounded(case: Case, known: Sequence[Operation], doubled: str) -> Proof:
-    parts = []
+def _bounded(case: Case, survey: Survey, doubled: str) -> Proof:
+    parts = list(survey.shown)
+    known = [each for each in survey.operations if each.faithful is not None]
     if known:
         parts.append(f"each of {len(known)} operations that differ on equal inputs is as close to float64 as eager's")
     parts += [doubled] if doubled else []
@@ -166,7 +168,7 @@ def _culprits(case: Case, survey: Survey) -> list[Operation]:
 def _classes(case: Case, survey: Survey) -> list[Evidence]:
     """What made operations differ, in classes, and whether looking changed anything."""
     counted = Counter(each.word for each in survey.operations)
-    found = []
+    found = [Evidence(each) for each in survey.shown]
     for word, count in counted.most_common():
         names = dict.fromkeys(f"{each.name}{f' ({each.source})' if each.source else ''}" for each in survey.operations if each.word == word)
         found.append(Evidence(f"{word}: {listed(names)}", count))

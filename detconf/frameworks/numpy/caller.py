@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from detconf.frameworks import adds
 from detconf.frameworks.numpy import followed, rules
 from detconf.frameworks.numpy.arguments import Arguments, by_name, mapped, options
 from detconf.frameworks.numpy.keeper import Keeper
@@ -93,6 +94,7 @@ class Caller(Keeper):
                 source=self.source(),
                 local=local,
                 decided=self._decided(call, targets, items),
+                adds=adds(call.name),
                 lost=lost,
             )
             for index, (value, after) in zip(targets, made, strict=True):

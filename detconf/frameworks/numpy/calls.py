@@ -84,18 +84,20 @@ class Calls:
             numbers = [each for each in (*own_args, *own_kwargs.values()) if isinstance(each, _NUMBERS)]
             witnesses = [describe(each)[0] for each in read] + [contents.number(each) for each in numbers]
             before = [contents.array(each) for each in read] if recorder.keeping else None
+            scalars = _scalars(own_args) if recorder.keeping and type(function) is np.ufunc else ()
             result = function(*own_args, **own_kwargs)
             written = _arrays([kwargs.get("out"), targets])
             made = _made(result, read, written, drawn=bool(random))
             if written or made:
                 flags = (_IN_PLACE if written else 0) or (0 if read or random else _LEAF)
-                self._report(name, () if flags == _LEAF else witnesses, [*written, *made], flags, random, before)
+                kept = None if before is None else (before, [contents.array(each) for each in (*written, *made)], scalars)
+                self._report(name, () if flags == _LEAF else witnesses, [*written, *made], flags, random, kept)
         finally:
             self._local.busy = False
         return traced(result, back)
 
     def _report(  # noqa: PLR0913, PLR0917  # an event's parts
-        self, name: str, witnesses: Sequence[bytes], outputs: list[Any], flags: int, random: bytes, before: Sequence[Any] | None
+        self, name: str, witnesses: Sequence[bytes], outputs: list[Any], flags: int, random: bytes, values: Any
     ) -> None:
         described = [describe(each) for each in outputs]
         digests = [digest for digest, _ in described]
@@ -111,8 +113,13 @@ class Calls:
             random=random,
             flags=flags,
             source=line(_FOREIGN) if self.recorder.sources else "",
-            values=None if before is None else (before, [contents.array(each) for each in outputs]),
+            values=values,
         )
+
+
+def _scalars(args: Sequence[Any]) -> list[Any]:
+    """By position: the operands of an arithmetic operation that are numbers; None for the others."""
+    return [contents.array(each) if isinstance(each, _NUMBERS) else None for each in args]
 
 
 def _arrays(value: Any) -> list[Any]:

@@ -16,8 +16,9 @@ from detconf.frameworks.numpy import followed
 from detconf.frameworks.numpy.flats import Flat
 from detconf.frameworks.numpy.followed import Followed, plain_view
 from detconf.frameworks.numpy.precision import floats, shadow_dtype, up
-from detconf.frameworks.numpy.rules import CONTRACTIONS, MOVES
+from detconf.frameworks.numpy.rules import MOVES
 from detconf.frameworks.numpy.stores import Store, place
+from detconf.frameworks.numpy.sums import CONTRACTIONS
 from detconf.frameworks.source import line
 from detconf.shadows.formats import round_to, unit
 from detconf.shadows.normals import Normals

@@ -60,4 +60,5 @@ FRAMEWORK = Framework(
     machine=f"{_HERE}:machine",
     tracer="detconf.frameworks.numpy.trace",
     shadow="detconf.frameworks.numpy.shadow",
+    sums="detconf.frameworks.numpy.sums",
 )

@@ -30,8 +30,6 @@ _MOVES_NAMES = (
 MOVES = frozenset(f"numpy.{name}" for name in _MOVES_NAMES.split())
 """Operations that round nothing: noise runs leave their inputs and outputs alone."""
 CASTS = frozenset(("numpy.astype", "numpy.ndarray.astype"))
-_CONTRACTIONS_NAMES = "matmul dot einsum tensordot inner outer vdot vecdot matvec vecmat linalg.multi_dot convolve correlate"
-CONTRACTIONS = frozenset(f"numpy.{name}" for name in _CONTRACTIONS_NAMES.split())
 MANY = 1 << 26
 """Multiplications above which products of long doubles are made of products of doubles."""
 _WHOLE_NAMES = "rint floor ceil trunc fix round around sign heaviside floor_divide"

@@ -7,8 +7,8 @@ Operations are named as NumPy's functions, "numpy.add", "numpy.linalg.svd", "num
 function that does the same ("numpy.sum" for `x.sum()`), or "numpy.ndarray.sort" where none does; indexing is
 "numpy.getitem" and "numpy.setitem".
 
-Not seen: what is computed with arrays alone that come from elsewhere (made before the recording, by a library, by
-`tensor.numpy()`) until a traced one meets them; what is computed with the scalars that full reductions return
+Not seen: what is computed with arrays alone that come from elsewhere (made before the recording, or by a library) until a
+traced one meets them; what is computed with the scalars that full reductions return
 (`x.sum()` is seen, `x.sum() + 1.0` is not); writes through `x.flat`, memory views and C extensions. Whatever is written
 unseen is seen by its content when it is read next.
 """
@@ -51,8 +51,10 @@ def start(recorder: Recorder) -> Callable[[], None]:
     for owner, name, after in (*_makers(calls), *_draws(), *_archives()):
         put.append((owner, name, vars(owner)[name], after))
         setattr(owner, name, after)
+    recorder.followers.append(_given)
 
     def end() -> None:
+        recorder.followers.remove(_given)
         for owner, name, before, after in reversed(put):
             if vars(owner).get(name) is after:  # where someone has wrapped ours meanwhile, it stays below and does nothing
                 setattr(owner, name, before)
@@ -60,6 +62,11 @@ def start(recorder: Recorder) -> Callable[[], None]:
             traced.calls = None
 
     return end
+
+
+def _given(array: Any) -> Any:
+    """What `tensor.numpy()` gave, called two frames from here: traced where that is user code."""
+    return traced.traced(array, {}) if traced.calls is not None and traced.calls.ready() and user(3) else array
 
 
 def user(depth: int) -> bool:

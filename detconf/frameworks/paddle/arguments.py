@@ -12,6 +12,7 @@ from detconf.frameworks.paddle import kinds
 from detconf.frameworks.paddle.calls import Call
 from detconf.frameworks.paddle.contents import collect
 from detconf.frameworks.paddle.noise import Disturbance
+from detconf.frameworks.paddle.sums import CONTRACTIONS
 from detconf.frameworks.paddle.twins import Twins, dtype_of, floating
 from detconf.shadows.formats import round_to
 
@@ -95,7 +96,7 @@ class Arguments:
             twin = self.twins.tensor(call.copies[id(tensor)], tensor)
         if call.copying:
             return twin
-        if self.study.rounding and call.name in kinds.CONTRACTIONS:
+        if self.study.rounding and call.name in CONTRACTIONS:
             return self.rounded(twin, self.study.rounding)
         return twin if id(tensor) in call.written else self.disturbance.read(tensor, twin)
 

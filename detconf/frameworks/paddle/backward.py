@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from detconf.frameworks import adds
 from detconf.frameworks.paddle.flows import BACKWARD
 from detconf.frameworks.paddle.mirror import Mirror
 from detconf.frameworks.paddle.twins import NO_BETTER, Record, dtype_of, floating, readable
@@ -117,7 +118,8 @@ class Backward:
         lost = "" if whole or study.local else f"paddle has no graph of shadows up to a gradient of shape {list(real.shape)}"
         shadow = twins.elements(twin) if whole else real
         lost = lost or (NO_BETTER if dtype_of(gradient) in ("float64", "complex128") else "")
-        [(value, kept)] = study.operation(name, reads, [(shadow, dtype_of(gradient), twins.real(gradient))], source=source, lost=lost)
+        written = [(shadow, dtype_of(gradient), twins.real(gradient))]
+        [(value, kept)] = study.operation(name, reads, written, source=source, adds=adds(name), lost=lost)
         record = twins.made(gradient, kept, value, twin if whole else None)
         if kept is not shadow and record.twin is not None:
             twins.overwrite(record.twin, kept)

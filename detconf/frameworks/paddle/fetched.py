@@ -12,6 +12,7 @@ import os
 import re
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,9 @@ import numpy as np
 import paddle
 
 from detconf.frameworks.paddle.forms import Given, leaves
-from detconf.frameworks.paddle.operations import MOVES, RANDOM
+from detconf.frameworks.paddle.operations import MOVES, OPTIMIZERS, RANDOM
+from detconf.frameworks.paddle.programmed import Built
+from detconf.frameworks.paddle.training import build, started
 from detconf.frameworks.rungs import Operation, Settings, Survey
 from detconf.frameworks.source import short
 from detconf.lookup import first_line
@@ -30,7 +33,8 @@ if TYPE_CHECKING:
 _LOG, _BINARY = "FLAGS_tensor_md5_checksum_output_path", "FLAGS_tensor_md5_checksum_use_binary_format"
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _CONSTANT = frozenset(("full", "full_int_array", "assign_value", "assign_value_"))
-_GIVEN = frozenset(("data", "parameter", "constant"))
+_GIVEN = frozenset(("data", "parameter", "constant", "full_like"))
+"""The last is the gradient that backward starts from, which dynamic mode makes without an operation."""
 _PLUMBING = frozenset(("combine", "split", "slice", "shadow_output", "set_parameter", "fetch"))
 _OWN = os.path.join(os.path.dirname(paddle.__file__), "")
 
@@ -48,23 +52,27 @@ def survey(program: Paddle, rung: str, settings: Settings) -> Survey:  # noqa: A
 
 
 def _survey(program: Paddle, rung: str, found: Survey) -> None:
-    if program.whole:
+    if program.whole and rung != "static":
         found.unexamined.append("the inside of a step that does everything itself: pass a layer and inputs for that")
         return
-    made = _dynamic(program)
-    graph = _program(program, program.given[0])
-    operations = graph.main_program.global_block().ops
+    program.entry.back()
+    graph: Any = build(program)[0] if program.whole else _program(program, program.given[0])
+    operations = (graph.main if program.whole else graph.main_program).global_block().ops
     for each in operations:
         _note(each, found)
     if rung == "prim":
         _decomposed(graph, found)
         return
-    values = _fetched(program, graph)
-    _compare(operations, values, made, found)
+    several = _several(operations)
+    if several:
+        found.unexamined.append(f"the operations of static: paddle.{several} makes several steps in one call; let the function make one")
+        return
+    values = _fetched_from(graph) if program.whole else _fetched(program, graph)
+    _compare(operations, values, _dynamic(program), found)
 
 
 def _dynamic(program: Paddle) -> set[str]:
-    """MD5 of everything that dynamic mode makes in one call."""
+    """MD5 of everything that dynamic mode makes in one call. It is the last thing to do: the log gives tensors other names."""
     handle, path = tempfile.mkstemp()
     os.close(handle)
     kept = paddle.get_flags([_LOG, _BINARY])
@@ -105,7 +113,7 @@ def _program(program: Paddle, given: Given) -> Any:
 def _fetched(program: Paddle, graph: Any) -> dict[str, Any]:
     """id of a value -> its array: every value of the program that can be fetched."""
     block = graph.main_program.global_block()
-    values = [value for each in block.ops for value in each.results() if value.initialized() and value.is_dense_tensor_type()]
+    values = _values(graph.main_program)
     args, kwargs = program.given[0].fresh()
     tensors = list(_tensors([*args, *kwargs.values()]))
     names = [each.attrs()["name"] for each in block.ops if each.name() == "pd_op.data"]
@@ -123,6 +131,20 @@ def _fetched(program: Paddle, graph: Any) -> dict[str, Any]:
     finally:
         paddle.disable_static()
     return {value.id: result for value, result in zip(values, results, strict=True)}
+
+
+def _fetched_from(built: Built) -> dict[str, Any]:
+    """The same of a step that was built as a program."""
+    values = _values(built.main)
+    with started(built) as (executor, _):
+        results = executor.run(built.main, fetch_list=values)
+    return {value.id: result for value, result in zip(values, results, strict=True)}
+
+
+def _values(program: Any) -> list[Any]:
+    return [
+        value for each in program.global_block().ops for value in each.results() if value.initialized() and value.is_dense_tensor_type()
+    ]
 
 
 def _base(operation: Any) -> str:
@@ -166,6 +188,14 @@ def _compare(operations: Sequence[Any], values: dict[str, Any], made: set[str], 
             known.update(results)
         elif same:
             found.operations.append(Operation(f"paddle.{base}", "graph", _word(each, base), _source(each)))
+        if parted and base.endswith("_"):
+            known.difference_update(reads)  # some of them are written
+
+
+def _several(operations: Sequence[Any]) -> str:
+    """An optimizer that makes several steps in one program: of what it writes only the last can be fetched."""
+    counted = Counter((_base(each), each.operands_source()[0].id) for each in operations if _base(each) in OPTIMIZERS)
+    return next((name for (name, _), count in counted.items() if count > 1), "")
 
 
 def _word(operation: Any, base: str) -> str:
@@ -173,16 +203,13 @@ def _word(operation: Any, base: str) -> str:
     if base in RANDOM:
         return "generator"
     result = operation.results()[0]
-    for value in operation.operands_source():
+    operands = [value for value in operation.operands_source() if value.initialized()]
+    for value in operands:
         maker = value.get_defining_op()
         if _base(maker) in _CONSTANT and value.dtype != result.dtype and "int_array" not in _base(maker):
             kind, other = (str(each.dtype).rpartition(".")[2].lower() for each in (value, result))
             return f"constant {maker.attrs().get('value', '')} held as {kind} beside {other}"
-    return (
-        "constant through another kernel"
-        if any(_base(value.get_defining_op()) in _CONSTANT for value in operation.operands_source())
-        else "another kernel"
-    )
+    return "constant through another kernel" if any(_base(value.get_defining_op()) in _CONSTANT for value in operands) else "another kernel"
 
 
 def _decomposed(graph: Any, found: Survey) -> None:

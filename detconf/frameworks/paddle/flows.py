@@ -13,8 +13,9 @@ from typing import Any
 
 import paddle
 
-from detconf.frameworks.paddle.kinds import CONTRACTIONS
+from detconf.frameworks import adds
 from detconf.frameworks.paddle.noise import Disturbance
+from detconf.frameworks.paddle.sums import CONTRACTIONS
 from detconf.frameworks.paddle.twins import Flow, Record, Twins, dtype_of
 from detconf.shadows.formats import round_to
 from detconf.shadows.study import Read
@@ -87,7 +88,7 @@ class Flows:
             return None  # the root of the pass
         disturbed = self.disturbance.of(gradient, dtype)
         shadow = self.twins.elements(disturbed)
-        [(value, kept)] = self.study.operation(name, reads, [(shadow, dtype, None)], source=source)
+        [(value, kept)] = self.study.operation(name, reads, [(shadow, dtype, None)], source=source, adds=adds(name))
         record.arrived = value
         flow.gradients.append((self.running, value))
         if self.study.rounding and flow.name.removeprefix("paddle.") in CONTRACTIONS:
@@ -122,7 +123,8 @@ class Flows:
         if value is None or value.shape != tuple(tensor.shape):
             name, reads, source = self.sources(() if record is None else record.readers, self.running - 1, self.running)
             shadow, real = self.twins.elements(twin), self.twins.real(tensor)
-            [(value, _)] = self.study.operation(name or BACKWARD, reads, [(shadow, dtype_of(tensor), real)], source=source)
+            written = [(shadow, dtype_of(tensor), real)]
+            [(value, _)] = self.study.operation(name or BACKWARD, reads, written, source=source, adds=adds(name))
         self.twins.made(tensor, None, value, twin)
 
     def leaving(self, flow: Flow | None, results: Sequence[Any]) -> None:

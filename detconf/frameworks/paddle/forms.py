@@ -11,19 +11,12 @@ import numpy as np
 import paddle
 
 from detconf.frameworks.entry import Back
+from detconf.frameworks.rungs import Missing, Refused
 
 if TYPE_CHECKING:
     from detconf.frameworks.paddle.ladder import Paddle
 
 _NAMED = "pass a layer, or a function that makes one, and inputs"
-
-
-class Missing(Exception):
-    """This build cannot do that."""
-
-
-class Refused(Exception):
-    """A program of this kind has nothing for this rung."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +224,10 @@ def _cinn(program: Paddle, captured: Given, *, double: bool) -> Form:  # noqa: A
 
 def _static(program: Paddle, captured: Given, *, double: bool) -> Form:
     from detconf.frameworks.paddle.static import static
+    from detconf.frameworks.paddle.training import training
 
     if program.whole:
-        msg = f"a step that does everything itself belongs to dynamic mode: {_NAMED}"
-        raise Refused(msg)
+        return training(program)
     if program.factory is None and isinstance(program.target, paddle.nn.Layer):
         msg = "a layer was built in dynamic mode: pass a function without arguments that makes it, to be called in static mode"
         raise Refused(msg)

@@ -31,13 +31,6 @@ _COPYING = (
 )
 COPIES = VIEWS | WRITES_OUT | OPAQUE | frozenset(PICKS) | frozenset(_COPYING.split())
 """They compute nothing: no rounding, no noise."""
-_CONTRACTING = (
-    "matmul linear linear_v2 mv dot bmm addmm addmm_ baddbmm baddbmm_ einsum bilinear multi_dot conv2d conv3d depthwise_conv2d "
-    "conv2d_transpose conv3d_transpose depthwise_conv2d_transpose conv2d_transpose_bias fused_gemm_epilogue rnn matmul_with_flatten "
-    "deformable_conv"
-)
-CONTRACTIONS = frozenset(_CONTRACTING.split())
-"""Products and convolutions: what hardware may compute in another format than their inputs'."""
 DECISIONS = frozenset(("argmax", "argmin", "nonzero", "searchsorted", "bucketize", "unique", "unique_consecutive", "sign", *PICKS))
 UNDECLARED: Mapping[str, tuple[int, ...]] = {"batch_norm": (1, 2)}
 """Positions of arguments that an operation writes without being in place by its name."""

@@ -228,4 +228,5 @@ FRAMEWORK = Framework(
     shadow="detconf.frameworks.paddle.shadow",
     ladder="detconf.frameworks.paddle.ladder",
     uncaptured="detconf.frameworks.paddle.uncaptured",
+    sums="detconf.frameworks.paddle.sums",
 )

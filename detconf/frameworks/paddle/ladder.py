@@ -22,12 +22,14 @@ from detconf.errors import TargetError
 from detconf.frameworks.entry import Entry, held
 from detconf.frameworks.paddle import lesions
 from detconf.frameworks.paddle.contents import generator_state
-from detconf.frameworks.paddle.forms import FORMS, Form, Given, Missing, Refused, backs, given, leaves
+from detconf.frameworks.paddle.forms import FORMS, Form, Given, backs, given, leaves
+from detconf.frameworks.paddle.operations import OPTIMIZERS
 from detconf.frameworks.paddle.tensors import to_array
-from detconf.frameworks.rungs import Outcome, Settings, Status, Survey, Trial
+from detconf.frameworks.rungs import Missing, Outcome, Refused, Settings, Status, Survey, Trial
 from detconf.lookup import first_line
 
 RUNGS = ("dynamic", "ast", "sot", "static", "prim", "cinn")
+BY_NAME = ()
 FAMILIES = (("ast", "static"), ("sot",), ("prim",), ("cinn",))
 FOCUS = ("ast", "static", "sot", "prim", "cinn")
 ISOLATED = True
@@ -42,6 +44,10 @@ _EXACT: Mapping[str, Sequence[str]] = {
     "x ** paddle.full([], c, x.dtype) in place of x ** c": ("power",),
     "constants as paddle.full([], c, x.dtype) in +, -, *, / and **": (*_ARITHMETIC, "divide", "power"),
 }
+_NUMBERS = (
+    "beta1, beta2 and epsilon of the optimizer as paddle.full([1], c, dtype of its parameters), in static mode "
+    "(the accumulators of the powers of other betas than 0.9 and 0.999 must then be set: Paddle starts them from these)"
+)
 _ASSIGN = "a view is copied with paddle.assign before it is written (tried in dynamic mode, for every view: it then gives the graph's bits)"
 
 
@@ -169,6 +175,8 @@ class Paddle:
         return remedies(rung, survey, outcome)
 
     def cost(self, rung: str, settings: Settings, plain: str) -> float | None:
+        if self.whole and "static" in (rung, plain):
+            return None  # a call builds the program, and nobody does that at each step
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -200,6 +208,10 @@ def remedies(rung: str, survey: Survey, outcome: Outcome) -> list[Trial]:
     if rung == "prim":
         found.append(Trial("FLAGS_prim_all off: no primitive decomposition", {}, rung="ast"))
         return found
+    if any(name.removeprefix("paddle.") in OPTIMIZERS for name in survey.constants):
+        every = [lesions.OPTIMIZER, *_ARITHMETIC, "divide", "power"]
+        found.append(Trial(_NUMBERS, {"exact": [lesions.OPTIMIZER]}, "scalar"))
+        found.append(Trial(f"{_NUMBERS}, and {list(_EXACT)[-1]}", {"exact": every}, "scalar", against="both"))
     if survey.constants or survey.unexamined:
         for words, groups in _EXACT.items():
             found.append(Trial(words, {"exact": list(groups)}, "scalar", against="both"))

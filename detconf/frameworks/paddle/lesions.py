@@ -20,6 +20,8 @@ _OPERATORS: Mapping[str, tuple[str, ...]] = {
     "divide": ("__truediv__", "__rtruediv__", "__div__", "__rdiv__"),
     "power": ("__pow__", "__rpow__"),
 }
+OPTIMIZER = "optimizer"
+_HYPER = ("_beta1", "_beta2", "_epsilon")
 _VIEWS = (
     *("__getitem__", "flatten", "reshape", "transpose", "squeeze", "unsqueeze", "view", "view_as", "slice", "strided_slice"),
     *("split", "chunk", "unbind", "diagonal", "as_strided", "unfold", "detach", "real", "imag", "expand", "expand_as"),
@@ -32,7 +34,8 @@ def apply(settings: Mapping[str, Any], stack: ExitStack) -> None:
 
     Args:
         settings: `sequential` (the executor keeps the program's order), `exact` (operators whose Python constants become
-            tensors of the other operand's dtype), `views` "copied" (in dynamic mode a view is a copy).
+            tensors of the other operand's dtype; "optimizer" for the numbers of an optimizer in static mode), `views` "copied"
+            (in dynamic mode a view is a copy).
     """
     if settings.get("sequential"):
         stack.enter_context(_flag("FLAGS_new_executor_sequential_run", value=True))
@@ -55,8 +58,11 @@ def _flag(name: str, *, value: Any) -> Iterator[None]:
 @contextmanager
 def _exact(groups: Sequence[str]) -> Iterator[None]:
     references = References()
+    if OPTIMIZER in groups:
+        kind = paddle.optimizer.Optimizer
+        references.put_attribute(kind, "_apply_optimize", _with_tensors(vars(kind)["_apply_optimize"]))
     for kind in (paddle.pir.Value, paddle.Tensor):
-        for group in groups:
+        for group in _OPERATORS.keys() & groups:
             for name in _OPERATORS[group]:
                 if hasattr(kind, name):
                     references.put_attribute(kind, name, _with_tensor(getattr(kind, name), divides=group == "divide"))
@@ -64,6 +70,31 @@ def _exact(groups: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         references.back()
+
+
+def _with_tensors(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A step of an optimizer in static mode, for which its numbers are tensors of its parameters' dtype.
+
+    Its accumulators are made before that: powers of a beta that is a tensor start from 0.9 or 0.999, whatever it is (3.3).
+    """
+
+    @functools.wraps(plain)
+    def apply(self: Any, *args: Any, params_grads: Any, **kwargs: Any) -> Any:
+        own = [name for name in _HYPER if hasattr(self, name)]
+        if paddle.in_dynamic_mode() or not own:
+            return plain(self, *args, params_grads=params_grads, **kwargs)
+        group = dict(params_grads) if isinstance(params_grads, dict) else {"params": params_grads}
+        made = [parameter for parameter, _ in group["params"]]
+        block = paddle.static.default_main_program().global_block()
+        grouped = len(group) > 1  # a group of parameters has numbers of its own
+        self._create_accumulators(block, {**group, "params": made} if grouped else made)
+        for name in own:
+            number = group.get(name[1:], getattr(self, name))
+            group[name[1:]] = paddle.full([1], number, self._dtype) if isinstance(number, float) else number
+            setattr(self, name, group[name[1:]])
+        return plain(self, *args, params_grads=group if grouped else params_grads, **kwargs)
+
+    return apply
 
 
 def _with_tensor(plain: Callable[..., Any], *, divides: bool) -> Callable[..., Any]:

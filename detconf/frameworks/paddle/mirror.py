@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from detconf.frameworks import adds
 from detconf.frameworks.paddle import apart, kinds, selections
 from detconf.frameworks.paddle.arguments import Arguments, wide
 from detconf.frameworks.paddle.calls import Call
@@ -234,6 +235,7 @@ class Mirror(Arguments):
             source=source,
             local=local,
             decided=call.name in kinds.DECISIONS or all(not floating(each) for each in made),
+            adds=adds(call.operation.name),
             lost=lost,
         )
         for tensor, (shadow, _, _, twin), (value, kept) in zip(made, writes, values, strict=True):

@@ -159,27 +159,44 @@ class _Witnesses:
 
 
 def _record(recorder: Recorder, steps: Sequence[_Step], arrays: Mapping[str, Array], before: Mapping[str, Array], random: bytes) -> None:
-    witnesses = _Witnesses({**arrays, **before})
+    lost = _overwritten(steps, arrays, before)
+    found = {name: array for name, array in {**arrays, **before}.items() if name not in lost}
+    witnesses = _Witnesses(found)
     for step in steps:
         reads = [witnesses[name] for name in step.reads]
         witnesses.made(step, reads)
-        if step.name == "pd_op.data" and step.writes and step.writes[0][0] not in before:
+        if step.name == "pd_op.data" and step.writes and step.writes[0][0] not in {*before, *lost}:
             recorder.leaf("paddle.data", arrays[step.writes[0][0]])
         base = step.name.rpartition(".")[2]
         if step.name in _PLUMBING or base in MOVES or not (step.writes or step.blocks):
             continue
-        flags = (Flag.IN_PLACE if base.endswith("_") else 0) | (Flag.SKIPPED if step.blocks else 0)
-        written = [arrays[name] for name, _ in step.writes]
-        kept = ([arrays.get(name, _NONE).owned() for name in step.reads], [each.owned() for each in written]) if recorder.keeping else None
+        names = [name for name, _ in step.writes]
+        flags = (Flag.IN_PLACE if base.endswith("_") else 0) | (Flag.SKIPPED if step.blocks or not lost.isdisjoint(names) else 0)
+        written = [arrays[name] for name in names]
+        after = [_NONE if name in lost else arrays[name].owned() for name in names]
+        kept = ([found.get(name, _NONE).owned() for name in step.reads], after) if recorder.keeping else None
         recorder.operation(
             f"paddle.{base}",
             reads,
-            [bytes.fromhex(array.digest) for array in written],
+            [NOTHING if name in lost else bytes.fromhex(arrays[name].digest) for name in names],
             tuple([(array.dtype, array.shape) for array in written]),
             random=random if base in RANDOM else b"",
             flags=flags,
             values=kept,
         )
+
+
+def _overwritten(steps: Sequence[_Step], arrays: Mapping[str, Array], before: Mapping[str, Array]) -> set[str]:
+    """Values that an operation in place wrote over: they were fetched after that, with its result in their memory.
+
+    Which operand that is, an operation does not say; the gradient that an optimizer reads is none. Bytes do.
+    """
+    found: set[str] = set()
+    for step in steps:
+        if step.name.endswith("_"):
+            made = {arrays[name].digest for name, _ in step.writes}
+            found.update(name for name in step.reads if name not in before and name in arrays and arrays[name].digest in made)
+    return found
 
 
 def _start_up(recorder: Recorder, operations: Sequence[Any], scope: Any, go: Callable[[], Any]) -> Any:

@@ -30,7 +30,7 @@ def static(program: Paddle, captured: Given, *, double: bool) -> Form:
     buffers = [] if layer is None else [name for name, each in layer.named_buffers() if each is not None]
     args, kwargs = captured.fresh(double=double)
     main, start = paddle.static.Program(), paddle.static.Program()
-    with _mode(), paddle.static.program_guard(main, start):
+    with static_mode(), paddle.static.program_guard(main, start):
         placed = {name: _placeholder(name, each) for name, each in inputs_of(args, kwargs)}
         own: Any = program.target if program.factory is None else program.factory()
         if layer is not None and not training:
@@ -47,7 +47,7 @@ def static(program: Paddle, captured: Given, *, double: bool) -> Form:
 
 
 @contextmanager
-def _mode() -> Iterator[None]:
+def static_mode() -> Iterator[None]:
     """Static mode inside the block only: tensors of inputs and states are dynamic."""
     paddle.enable_static()
     try:
@@ -108,7 +108,7 @@ class _Built:
     def form(self, *, double: bool) -> Form:
         """An executor of the program, started."""
         executor, scope = paddle.static.Executor(paddle.CPUPlace()), paddle.static.Scope()
-        with _mode(), paddle.static.scope_guard(scope):
+        with static_mode(), paddle.static.scope_guard(scope):
             executor.run(self.start)
         outputs = [each for each in leaves(self.result) if isinstance(each, paddle.pir.Value)]
 
@@ -121,7 +121,7 @@ class _Built:
         def call(inputs: Given) -> dict[str, Any]:
             args, kwargs = inputs.fresh(double=double)
             fed = {_spelled(name): each.numpy() for name, each in inputs_of(args, kwargs) if isinstance(each, paddle.Tensor)}
-            with _mode(), paddle.static.scope_guard(scope):
+            with static_mode(), paddle.static.scope_guard(scope):
                 fetched = executor.run(self.main, feed={**fed, **self.feeds}, fetch_list=[*outputs, *self.gradients.values()])
             return self._results(iter(fetched), scope)
 

@@ -98,7 +98,7 @@ def watch_optimizers(callback: Callable[[Any], None], earlier: Callable[[Any], N
     # Every subclass that has a method of its own: Adam and AdamW do not call their parent's.
     found = [
         (kind, name, vars(kind)[name])
-        for kind in dict.fromkeys(_kinds(loaded("paddle").optimizer.Optimizer))
+        for kind in dict.fromkeys(kinds(loaded("paddle").optimizer.Optimizer))
         for name in _METHODS
         if name in vars(kind)
     ]
@@ -115,7 +115,7 @@ def watch_optimizers(callback: Callable[[Any], None], earlier: Callable[[Any], N
     return end
 
 
-def _kinds(kind: type[Any]) -> Iterator[type]:
+def kinds(kind: type[Any]) -> Iterator[type]:
     yield kind
     for below in kind.__subclasses__():
-        yield from _kinds(below)
+        yield from kinds(below)

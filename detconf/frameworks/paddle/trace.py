@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import paddle
 
+from detconf.arrays import scalars
 from detconf.digests import NOTHING, Flag
 from detconf.frameworks.paddle import contents
 from detconf.frameworks.paddle.contents import collect, describe
@@ -87,7 +88,7 @@ class Trace:
             return result
         flags, outputs, layouts = _written(operation, made)
         place = ("", line(_FOREIGN)) if recorder.sources else ("", "")
-        kept = None if before is None else (before, [contents.array(tensor) for tensor in made])
+        kept = None if before is None else (before, [contents.array(tensor) for tensor in made], scalars(args))
         recorder.operation(
             operation.name, inputs, outputs, layouts, random=random, flags=flags, scope=place[0], source=place[1], values=kept
         )
@@ -133,6 +134,7 @@ def start(recorder: Recorder) -> Callable[[], None]:
             references.put_attribute(paddle.Tensor, slot, trace.wrapped(name, vars(paddle.Tensor)[slot]))
     references.put_attribute(paddle.autograd.PyLayer, "apply", _functions(gradients))
     references.put_attribute(paddle.Tensor, "__init__", _leaves(recorder, vars(paddle.Tensor)["__init__"]))
+    references.put_attribute(paddle.Tensor, "numpy", recorder.giving(vars(paddle.Tensor)["numpy"]))
 
     def end() -> None:
         references.back()

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from detconf.frameworks.base import Captured, Remedy
+from detconf.frameworks.paddle.steps import watch as watch_steps
 from detconf.frameworks.replaced import replaced
 from detconf.lookup import loaded
 from detconf.values import Cause
@@ -28,8 +29,11 @@ def watch(seen: Captured) -> Iterator[None]:
                 replaced(kind, "__call__", _before(vars(kind)["__call__"], lambda _: seen.names.add("paddle.jit.to_static")))
             )
 
+        steps: list[None] = []
+        stack.callback(watch_steps(lambda: steps.append(None)))
+
         def count(_: Any) -> None:
-            seen.restored += 1
+            seen.loads(trained=len(steps) > 0)
 
         for kind in (paddle.nn.Layer, paddle.optimizer.Optimizer):
             stack.enter_context(replaced(kind, "set_state_dict", _before(vars(kind)["set_state_dict"], count)))
@@ -69,10 +73,7 @@ def anew(*, once: bool = False) -> Iterator[None]:
 
 def remedies() -> tuple[Remedy, ...]:
     """Settings that take one kind of difference away."""
-    return (
-        Remedy("FLAGS_new_executor_sequential_run = True", Cause.RACE, lambda: _flag("FLAGS_new_executor_sequential_run", value=True)),
-        Remedy("without primitive decomposition (core._set_prim_all_enabled(False))", Cause.ROUNDING, _no_decomposition),
-    )
+    return REMEDIES
 
 
 @contextmanager
@@ -92,6 +93,12 @@ def _no_decomposition() -> Iterator[None]:
     core = loaded("paddle.base.core")
     with replaced(core, "_set_prim_all_enabled", lambda *_: None), anew(once=True):
         yield
+
+
+REMEDIES = (
+    Remedy("FLAGS_new_executor_sequential_run = True", Cause.RACE, lambda: _flag("FLAGS_new_executor_sequential_run", value=True)),
+    Remedy("without primitive decomposition (core._set_prim_all_enabled(False))", Cause.ROUNDING, _no_decomposition),
+)
 
 
 def _kinds(translator: Any) -> list[Any]:

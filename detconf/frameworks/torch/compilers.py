@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
 import torch._dynamo.utils
 
-from detconf.frameworks.rungs import Settings
+from detconf.frameworks.replaced import replaced
+from detconf.frameworks.rungs import Missing, Refused, Settings
+from detconf.frameworks.torch.inference import Inference, freezing, frozen, require_evaluation
+from detconf.lookup import first_line
 
-OWN = frozenset(("decompositions",))
+OWN = frozenset(("decompositions", "folding", "inference"))
 """Settings that are no keys of inductor's configuration."""
+COMPILED = ("dynamo", "aot_eager", "decomposed", "inductor", "lite", "freezing", "max-autotune")
+"""Rungs for which dynamo makes graphs."""
+LOWERED = ("inductor", "lite", "freezing", "max-autotune")
+"""Those that inductor makes code for."""
+_MODES = {"lite": "lite", "max-autotune": "max-autotune-no-cudagraphs"}
+"""rung -> `mode` of `torch.compile`. CUDA graphs replay the same kernels, and overwrite results that are to be compared."""
 _TWO = "pass a module or a function of the inputs, and inputs"
-
-
-class Missing(Exception):
-    """This build cannot do that."""
-
-
-class Refused(Exception):
-    """A program of this kind has nothing for this rung."""
+Inputs = tuple[Sequence[Any], Mapping[str, Any]] | None
 
 
 def graphs_seen() -> tuple[int, int]:
@@ -31,7 +34,7 @@ def graphs_seen() -> tuple[int, int]:
     return int(counters["stats"].get("unique_graphs", 0)), sum(counters["graph_break"].values())
 
 
-def make(rung: str, function: Any, given: tuple[Sequence[Any], Mapping[str, Any]] | None, settings: Settings) -> Any:
+def make(rung: str, function: Any, given: Inputs, settings: Settings) -> Any:
     """What runs `function` on a rung.
 
     Args:
@@ -43,31 +46,26 @@ def make(rung: str, function: Any, given: tuple[Sequence[Any], Mapping[str, Any]
         Missing: this build lacks it.
         Refused: a program of this kind cannot be captured so.
     """
-    if rung in _CAPTURES:
-        if given is None:
-            msg = f"{rung} needs inputs to capture with: {_TWO}"
-            raise Refused(msg)
-        return _CAPTURES[rung](function, *given)
-    return _COMPILERS[rung](function, settings)
+    return _MAKERS[rung](function, given, settings)
 
 
-def _eager(function: Any, _settings: Settings) -> Any:
+def _eager(function: Any, _given: Inputs, _settings: Settings) -> Any:
     return function
 
 
-def _by_backend(function: Any, _settings: Settings, *, backend: str) -> Any:
+def _by_backend(function: Any, _given: Inputs, _settings: Settings, *, backend: str) -> Any:
     if backend not in torch._dynamo.list_backends(None):
         msg = f"torch.compile has no backend {backend!r} here"
         raise Missing(msg)
     return torch.compile(function, backend=backend)
 
 
-def _decomposed(function: Any, settings: Settings) -> Any:
+def _decomposed(function: Any, given: Inputs, settings: Settings) -> Any:
     if "decompositions" in settings:
-        return _by_backend(function, {}, backend="aot_eager")
-    _by_backend(function, {}, backend="aot_eager_decomp_partition")
+        return _by_backend(function, given, {}, backend="aot_eager")
+    _by_backend(function, given, {}, backend="aot_eager_decomp_partition")
     inner = torch._dynamo.lookup_backend("aot_eager_decomp_partition")
-    options = options_of(settings)
+    options = options_of("decomposed", settings)
 
     def backend(graph: Any, inputs: Any) -> Any:
         # decompositions are chosen by the configuration, which this backend takes no options for
@@ -77,10 +75,10 @@ def _decomposed(function: Any, settings: Settings) -> Any:
     return torch.compile(function, backend=backend)
 
 
-def _inductor(function: Any, settings: Settings, *, mode: str = "") -> Any:
+def _inductor(function: Any, _given: Inputs, settings: Settings, *, rung: str = "inductor") -> Any:
     from torch._inductor import compile_fx
 
-    options = _mode(mode) | options_of(settings)
+    options = options_of(rung, settings)
     if "decompositions" not in settings:
         return torch.compile(function, options=options) if options else torch.compile(function)
     if "decompositions" not in inspect.signature(compile_fx.compile_fx).parameters:
@@ -89,11 +87,11 @@ def _inductor(function: Any, settings: Settings, *, mode: str = "") -> Any:
     return torch.compile(function, backend=functools.partial(compile_fx.compile_fx, decompositions={}, config_patches=options))
 
 
-def options_of(settings: Settings) -> dict[str, Any]:
-    """The settings that are inductor's.
+def options_of(rung: str, settings: Settings) -> dict[str, Any]:
+    """Keys of inductor's configuration: those of the rung's mode, and the settings that are its own.
 
     Raises:
-        Missing: it has no such key here.
+        Missing: it has no such key or mode here.
     """
     import torch._inductor.config as known
 
@@ -102,12 +100,10 @@ def options_of(settings: Settings) -> dict[str, Any]:
         if not hasattr(known, name):
             msg = f"torch._inductor.config has no {name}"
             raise Missing(msg)
-    return options
+    return _mode(_MODES[rung]) | options if rung in _MODES else options
 
 
 def _mode(mode: str) -> dict[str, Any]:
-    if not mode:
-        return {}
     modes = torch._inductor.list_mode_options()
     if mode not in modes:
         msg = f'torch.compile has no mode "{mode}"'
@@ -115,7 +111,29 @@ def _mode(mode: str) -> dict[str, Any]:
     return dict(modes[mode])
 
 
-def _export(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _freezing(function: Any, given: Inputs, settings: Settings) -> Any:
+    require_evaluation("freezing", function, given)
+    compiled = _inductor(function, given, settings, rung="freezing")
+    return Inference(compiled, function, functools.partial(freezing, settings))
+
+
+def _optimized(function: Any, given: Inputs, settings: Settings) -> Any:
+    require_evaluation("optimize_for_inference", function, given)
+    graph = frozen(_script(function, given, settings), folds=settings.get("folding") != "off")
+    if settings.get("inference") != "off":
+        graph = torch.jit.optimize_for_inference(graph)
+    return Inference(graph, function)
+
+
+def _captured_with(rung: str, given: Inputs) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    if given is None:
+        msg = f"{rung} needs inputs to capture with: {_TWO}"
+        raise Refused(msg)
+    return given
+
+
+def _export(function: Any, given: Inputs, _settings: Settings) -> Any:
+    args, kwargs = _captured_with("export", given)
     if not hasattr(torch, "export"):
         msg = "there is no torch.export"
         raise Missing(msg)
@@ -134,7 +152,8 @@ class _Wrapped(torch.nn.Module):  # type: ignore[misc]  # torch ships no types t
         return self._function(*args, **kwargs)
 
 
-def _trace(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _trace(function: Any, given: Inputs, _settings: Settings) -> Any:
+    args, kwargs = _captured_with("trace", given)
     if kwargs and args:
         msg = "trace takes inputs either by position or by name"
         raise Refused(msg)
@@ -144,17 +163,38 @@ def _trace(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any
     return torch.jit.trace(function, tuple(args), check_trace=False, strict=False)
 
 
-def _script(function: Any, _args: Sequence[Any], _kwargs: Mapping[str, Any]) -> Any:
-    return torch.jit.script(function)
+def _script(function: Any, given: Inputs, _settings: Settings) -> Any:
+    _captured_with("script", given)
+    try:
+        with _scripted_anew():
+            return torch.jit.script(function)
+    except Exception as error:  # whatever the compiler of that subset of Python says
+        msg = f"torch.jit.script does not take it: {first_line(error)}"
+        raise Refused(msg) from error
 
 
-_COMPILERS: Mapping[str, Callable[[Any, Settings], Any]] = {
+@contextmanager
+def _scripted_anew() -> Iterator[None]:
+    """TorchScript keeps code per type and function, with what it optimized after the first call: not what other runs left, or ours."""
+    with ExitStack() as stack:
+        with suppress(Exception):  # private parts, as in 2.13: elsewhere code is shared
+            recursive = torch.jit._recursive
+            stack.enter_context(replaced(recursive, "concrete_type_store", type(recursive.concrete_type_store)()))
+            stack.enter_context(replaced(torch.jit._state, "_jit_caching_layer", {}))
+        yield
+
+
+_MAKERS: Mapping[str, Callable[[Any, Inputs, Settings], Any]] = {
     "eager": _eager,
     "dynamo": functools.partial(_by_backend, backend="eager"),
     "aot_eager": functools.partial(_by_backend, backend="aot_eager"),
     "decomposed": _decomposed,
     "inductor": _inductor,
-    "lite": functools.partial(_inductor, mode="lite"),
+    "lite": functools.partial(_inductor, rung="lite"),
+    "export": _export,
+    "trace": _trace,
+    "script": _script,
+    "freezing": _freezing,
+    "optimize_for_inference": _optimized,
+    "max-autotune": functools.partial(_inductor, rung="max-autotune"),
 }
-_CAPTURES: Mapping[str, Callable[..., Any]] = {"export": _export, "trace": _trace, "script": _script}
-"""Those that need inputs; "script" is no rung, but a remedy for one."""

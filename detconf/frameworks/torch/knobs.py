@@ -391,4 +391,6 @@ FRAMEWORK = Framework(
     shadow="detconf.frameworks.torch.shadow",
     ladder="detconf.frameworks.torch.ladder",
     uncaptured="detconf.frameworks.torch.uncaptured",
+    widening="detconf.frameworks.torch.widening:widening",
+    sums="detconf.frameworks.torch.sums",
 )

@@ -1,4 +1,4 @@
-"""The graph modes of PyTorch as a ladder: eager, dynamo, AOT, decompositions, inductor, export, trace.
+"""The graph modes of PyTorch as a ladder: eager, dynamo, AOT, decompositions, inductor, export, trace, and more by name.
 
 Each rung runs a fresh copy of the module, with the parameters and generator states that were there at the start, twice on
 each of the inputs: a value that capture froze shows in the second call. Gradients are those of a sum of all outputs with
@@ -11,14 +11,12 @@ that no configuration of the process is touched but for the length of a capture.
 from __future__ import annotations
 
 import copy
-import gc
-import importlib
 import os
 import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Any
 
@@ -26,15 +24,24 @@ import torch
 
 from detconf.errors import TargetError
 from detconf.frameworks.entry import Back, Entry, held
-from detconf.frameworks.rungs import Outcome, Settings, Status, Survey, Trial
+from detconf.frameworks.rungs import Missing, Outcome, Refused, Settings, Status, Survey, Trial
 from detconf.frameworks.source import short
-from detconf.frameworks.torch.compilers import Missing, Refused, graphs_seen, make
+from detconf.frameworks.torch import lesions
+from detconf.frameworks.torch.compilers import COMPILED, graphs_seen, make
 from detconf.frameworks.torch.given import Given, backs, given, tensors
-from detconf.frameworks.torch.remedies import optimizers_apart, trials
+from detconf.frameworks.torch.remedies import trials
 from detconf.lookup import first_line
 
 RUNGS = ("eager", "dynamo", "aot_eager", "decomposed", "inductor", "lite", "export", "trace")
-FAMILIES = (("dynamo", "aot_eager", "decomposed", "inductor", "lite"), ("export", "trace"))
+BY_NAME = ("script", "freezing", "optimize_for_inference", "max-autotune")
+FAMILIES = (
+    ("dynamo", "aot_eager", "decomposed", "inductor", "lite"),
+    ("export", "trace"),
+    ("script",),
+    ("freezing",),
+    ("optimize_for_inference",),
+    ("max-autotune",),
+)
 FOCUS = ("inductor", "decomposed", "lite", "trace", "export")
 ISOLATED = False
 FLAT = False
@@ -92,7 +99,13 @@ class Torch:
     advice: Mapping[str, str] = MappingProxyType(
         {"lite": 'torch.compile(…, mode="lite")', "inductor": "torch.compile(…) as it is: it agrees"}
     )
-    stages: Mapping[str, str] = MappingProxyType({"decomposed": "decomposition", "inductor": "lowering", "lite": "lowering"})
+    stages: Mapping[str, str] = MappingProxyType(
+        {
+            "decomposed": "decomposition",
+            **dict.fromkeys(("inductor", "lite", "max-autotune"), "lowering"),
+            **dict.fromkeys(("freezing", "optimize_for_inference"), "folding"),
+        }
+    )
 
     def __init__(self, target: Any, cases: Sequence[Given]) -> None:
         self.target, self._given = target, list(cases) or [Given()]
@@ -104,7 +117,7 @@ class Torch:
 
     def run(self, rung: str, settings: Settings) -> Outcome:
         try:
-            with isolated(), warnings.catch_warnings(record=True) as said:
+            with lesions.isolated(), warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 values = self._run(rung, settings)
                 graphs, breaks = graphs_seen()
@@ -116,7 +129,7 @@ class Torch:
             return Outcome(Status.RAISED, why=first_line(error))
         finally:
             self.entry.back()
-        compiled = rung in FAMILIES[0]
+        compiled = rung in COMPILED
         notes = [f"{breaks} graph break{'s' if breaks > 1 else ''}"] if compiled and breaks else []
         warned = _warned(said)
         status = Status.EAGER if compiled and not graphs else Status.RAN
@@ -125,10 +138,9 @@ class Torch:
     def _run(self, rung: str, settings: Settings) -> dict[str, Any]:
         settings = dict(settings)
         first, double, probe = settings.pop("capture", 0), settings.pop("double", False), settings.pop("probe", 1.0)
-        apart = optimizers_apart() if settings.pop("optimizers", "") else nullcontext()
-        with _double() if double else nullcontext(), apart:
+        with lesions.double() if double else nullcontext(), lesions.changed(settings) as options:
             captured = self._given[0].times(probe) if first < 0 else self._given[first]
-            called, clean = self.captured(rung, settings, captured, double=double)
+            called, clean = self.captured(rung, options, captured, double=double)
             order = [max(first, 0), *(case for case in range(self.cases) if case != max(first, 0))]
             found = {}
             for case in order:
@@ -144,9 +156,9 @@ class Torch:
         """(what runs the program on this rung, what brings its state back to the start)."""
         function, clean = self.prepared(double=double)
         called = make(rung, function, None if self.whole else (given or self._given[0]).fresh(double=double), settings)
-        own = called if rung in ("export", "trace") and isinstance(called, torch.nn.Module) else function
+        own = called if hasattr(called, "named_buffers") else function
 
-        def back() -> None:  # export and trace keep parameters and buffers of their own; tracing runs the module once
+        def back() -> None:  # some keep parameters and buffers of their own; tracing runs the module once
             clean()
             self._bring_back(own)
 
@@ -168,12 +180,13 @@ class Torch:
                     if name in original and original[name].shape == tensor.shape:
                         tensor.copy_(original[name])
 
-    def untapped(self, settings: Settings) -> dict[str, Any]:
-        """Results of the first call under inductor."""
+    def once(self, rung: str, settings: Settings) -> dict[str, Any]:
+        """Results of the first call of a rung, compiled anew."""
         torch._dynamo.reset()
-        called, clean = self.captured("inductor", settings)
-        clean()
-        return self.call(called)
+        with lesions.changed(settings) as options:
+            called, clean = self.captured(rung, options)
+            clean()
+            return self.call(called)
 
     def call(self, called: Any, given: Given | None = None, *, double: bool = False) -> dict[str, Any]:
         """Results of one call, gradients, and what it left in buffers."""
@@ -213,11 +226,9 @@ class Torch:
 
     def cost(self, rung: str, settings: Settings, plain: str) -> float | None:
         try:
-            settings = dict(settings)
-            apart = optimizers_apart() if settings.pop("optimizers", "") else nullcontext()
-            with isolated(), warnings.catch_warnings(), apart:
+            with lesions.isolated(), warnings.catch_warnings(), lesions.changed(settings) as options:
                 warnings.simplefilter("ignore")
-                return self._cost(rung, settings, plain)
+                return self._cost(rung, options, plain)
         except Exception:  # noqa: BLE001  # a price that cannot be measured is none
             return None
 
@@ -263,33 +274,6 @@ def _copyable(module: torch.nn.Module) -> bool:
     except Exception:  # noqa: BLE001  # a module that holds a file, a lock or a non-leaf tensor
         return False
     return True
-
-
-@contextmanager
-def isolated() -> Iterator[None]:
-    """Nothing compiled before is used, nothing stays.
-
-    AOT autograd's cache is keyed without the table of decompositions (seen in 2.13): it would answer with another rung's code.
-    """
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    known = importlib.import_module("torch._functorch.config")
-    try:
-        with known.patch(enable_autograd_cache=False) if hasattr(known, "enable_autograd_cache") else nullcontext():
-            yield
-    finally:
-        torch._dynamo.reset()
-        gc.collect()
-
-
-@contextmanager
-def _double() -> Iterator[None]:
-    kept = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(kept)
 
 
 def _warned(said: Sequence[Any]) -> list[str]:

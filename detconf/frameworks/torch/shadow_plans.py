@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from detconf.frameworks.torch.operations import Operation, collect, describe
+from detconf.frameworks.torch.sums import OPERANDS
 
 _MOVING = (
     "clone copy _to_copy to contiguous cat concat concatenate stack hstack vstack dstack index index_select gather take "
@@ -27,29 +28,6 @@ _MOVING = (
 """Operations whose results are among their inputs: they round nothing."""
 _MOVES = frozenset(_MOVING.split())
 CASTS = frozenset(("_to_copy", "copy", "to"))
-_PRODUCTS: Mapping[str, tuple[str, ...]] = {
-    "mm": ("self", "mat2"),
-    "bmm": ("self", "mat2"),
-    "addmm": ("mat1", "mat2"),
-    "_addmm_activation": ("mat1", "mat2"),
-    "baddbmm": ("batch1", "batch2"),
-    "addbmm": ("batch1", "batch2"),
-    "mv": ("self", "vec"),
-    "addmv": ("mat", "vec"),
-    "dot": ("self", "tensor"),
-    "vdot": ("self", "other"),
-    "matmul": ("self", "other"),
-    "linear": ("input", "weight"),
-    "convolution": ("input", "weight"),
-    "convolution_overrideable": ("input", "weight"),
-    "convolution_backward": ("grad_output", "input", "weight"),
-    "_scaled_dot_product_flash_attention_for_cpu": ("query", "key", "value"),
-    "_scaled_dot_product_flash_attention_for_cpu_backward": ("grad_out", "query", "key", "value"),
-    "mkldnn_rnn_layer": ("input", "weight0", "weight1", "hx_"),
-    "lstm": ("input", "params"),
-    "gru": ("input", "params"),
-}
-"""Contractions, and those of their arguments that are multiplied with one another."""
 _REAL = frozenset(("state_steps", "grad_scale", "found_inf"))
 """Arguments that a fused kernel reads as float32, whatever the others are."""
 _RENAMING = "t_ transpose_ squeeze_ unsqueeze_ swapaxes_ swapdims_ as_strided_ detach_ set_ requires_grad_"
@@ -118,7 +96,7 @@ def plan(function: Any) -> Plan:
         return Plan(operation, operation.name, None, view=False, moves=False, native=False)
     space, _, raw = schema.name.partition("::")
     name = raw.removeprefix("_foreach_").rstrip("_") if raw.startswith("_foreach_") or not raw.startswith("__") else raw
-    products = _PRODUCTS.get(name, ())
+    products = OPERANDS.get(name, ())
     slots = tuple(
         Slot(
             each.name,

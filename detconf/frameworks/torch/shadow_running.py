@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from detconf.frameworks import adds
+from detconf.frameworks.torch import whole
 from detconf.frameworks.torch.operations import collect, results
 from detconf.frameworks.torch.shadow_calls import Call, Calls
 from detconf.frameworks.torch.shadow_draws import Draws, idle
@@ -31,7 +33,12 @@ class Running:
         self._plans: dict[Any, Plan] = {}
 
     def run(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Run an operation, and its shadow."""
+        """Run an operation, and its shadow; what either conjugates lazily inside itself is conjugated."""
+        tensors: list[Any] = []
+        collect(args, tensors)
+        return whole.run(self._run, tensors, (function, args, kwargs), {})
+
+    def _run(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         found = self._plans.get(function)
         if found is None:
             found = self._plans[function] = plan(function)
@@ -158,6 +165,7 @@ class Running:
             source=self.engine.places.here() if self.study.sources else "",
             local=local,
             decided=any(shadow is None for shadow in shadows) and any(each.value.dtype in UNIT for each in call.reads),
+            adds=adds(call.plan.operation.name),
             lost=lost,
             frozen=True,
         )

@@ -10,8 +10,10 @@ checked and said.
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,46 +22,52 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from detconf.frameworks.rungs import Settings, Survey
-from detconf.frameworks.torch.compilers import options_of
+from detconf.frameworks.torch import lesions
+from detconf.frameworks.torch.compilers import LOWERED, options_of
+from detconf.frameworks.torch.folding import foldings
+from detconf.frameworks.torch.inference import INFERENCE, freezing
 from detconf.frameworks.torch.parting import LOW, agree, compare, maker, name_of, source_of
 from detconf.lookup import first_line
 
 if TYPE_CHECKING:
     from detconf.frameworks.torch.ladder import Torch
 
+_SEEDED = re.compile(r"inductor_(rand|seed|lookup_seed)")
+"""Inductor's own random operations: inductor_random, inductor_seeds and the like (torch/_inductor/inductor_prims.py)."""
+
 
 def survey(subject: Torch, rung: str, settings: Settings) -> Survey:
     """Look inside `rung` on the first inputs. Never raises; what cannot be looked at is said in the result."""
     settings = dict(settings)
-    settings.pop("optimizers", None)
-    deep = settings.pop("deep", True) and rung in ("inductor", "lite")
+    deep = settings.pop("deep", True)
     found = Survey()
-    with warnings.catch_warnings():
+    looks = [_decompositions]
+    looks += [foldings] if deep and rung in INFERENCE else []
+    looks += [_lowerings] if deep and rung in LOWERED else []
+    with warnings.catch_warnings(), torch.no_grad() if rung in INFERENCE else nullcontext():
         warnings.simplefilter("ignore")
-        _look(_decompositions, subject, settings, found)
-        if rung not in ("decomposed", "inductor", "lite"):  # nothing is decomposed there
-            found.operations, found.examined = [], 0
-        if deep:
-            _look(_lowerings, subject, settings, found)
+        for look in looks:
+            _look(look, subject, rung, settings, found)
     return found
 
 
-def _look(look: Callable[[Torch, Settings, Survey], None], subject: Torch, settings: Settings, found: Survey) -> None:
-    from detconf.frameworks.torch.ladder import isolated
+Look = Callable[["Torch", str, Settings, Survey], None]
 
+
+def _look(look: Look, subject: Torch, rung: str, settings: Settings, found: Survey) -> None:
     try:
-        with isolated():
-            look(subject, settings, found)
+        with lesions.isolated(), lesions.changed(settings) as options:
+            look(subject, rung, options, found)
     except Exception as error:  # noqa: BLE001  # private parts of a compiler: say so and go on
         found.unexamined.append(f"the {look.__name__.strip('_')}: {first_line(error)}")
 
 
-def _decompositions(subject: Torch, settings: Settings, found: Survey) -> None:
+def _decompositions(subject: Torch, rung: str, settings: Settings, found: Survey) -> None:
     """Run the undecomposed graph, computing each decomposed operation both ways."""
     from torch._dynamo.backends.common import aot_autograd
     from torch._inductor.decomposition import select_decomp_table
 
-    with torch._inductor.config.patch(options_of(settings)):
+    with torch._inductor.config.patch(options_of("decomposed", settings)):
         table = select_decomp_table()
 
     def compiler(*, backward: bool) -> Callable[..., Any]:
@@ -82,6 +90,8 @@ def _decompositions(subject: Torch, settings: Settings, found: Survey) -> None:
     function, clean = subject.prepared()
     clean()
     subject.call(torch.compile(function, backend=backend))
+    if rung not in ("decomposed", *LOWERED):  # nothing is decomposed there
+        found.operations, found.examined = [], 0
 
 
 class _Both(Interpreter):  # type: ignore[misc]  # torch ships no types that we follow
@@ -143,14 +153,14 @@ def _note(node: Node, result: Any, found: Survey, *, drew: bool) -> None:
                 found.roundings.setdefault(name_of(node), source_of(node))
 
 
-def _lowerings(subject: Torch, settings: Settings, found: Survey) -> None:
+def _lowerings(subject: Torch, rung: str, settings: Settings, found: Survey) -> None:
     """Compile with every intermediate as an output, and compare each with the eager operation on the tapped values."""
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     tapped: list[tuple[Any, dict[str, Any], bool]] = []
 
     def inner(graph: Any, inputs: Any, **kwargs: Any) -> Any:
-        plain = copy.deepcopy(graph)
+        plain = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))  # constants are shared: here they could only be copied as fakes
         extra, count = _tap(graph)
         compiled = compile_fx_inner(graph, inputs, **kwargs)
         _forget_strides(count)
@@ -168,17 +178,18 @@ def _lowerings(subject: Torch, settings: Settings, found: Survey) -> None:
         return run
 
     own: dict[str, Any] = {name: {} for name in ("decompositions",) if name in settings}
-    options = options_of(settings) | {"fx_graph_cache": False}
+    options = options_of(rung, settings) | {"fx_graph_cache": False}
 
     def backend(graph: Any, inputs: Any) -> Any:
         return compile_fx(graph, inputs, inner_compile=inner, config_patches=options, **own)
 
     function, clean = subject.prepared()
     clean()
-    results = subject.call(torch.compile(function, backend=backend))
+    with freezing(settings) if rung == "freezing" else nullcontext():
+        results = subject.call(torch.compile(function, backend=backend))
     for graph, values, backward in tapped:
         _replay(graph, values, found, backward=backward)
-    found.invasive = not agree(results, subject.untapped(settings))
+    found.invasive = not agree(results, subject.once(rung, settings))
 
 
 def _tap(graph: Any) -> tuple[list[str], int]:
@@ -216,7 +227,7 @@ def _replay(graph: Any, values: dict[str, Any], found: Survey, *, backward: bool
             known[node.name] = getattr(graph, node.target, None)
         if node.op != "call_function" or _writes(node):
             continue
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) or "inductor_" in str(node.target):
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) or _SEEDED.search(str(node.target)):
             if "seed" not in str(node.target):
                 found.random.setdefault(name_of(node), source_of(node))
             opaque.add(node.name)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode_temporarily
 
+from detconf.arrays import scalars
 from detconf.digests import NOTHING, Flag
 from detconf.frameworks.replaced import replaced
 from detconf.frameworks.torch import whole
@@ -134,7 +135,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed for 
             for tensor in made:
                 contents.forget(tensor)
         scope, source = self.place() if self.place else ("", "")
-        values = None if before is None else (before, [contents.array(tensor) for tensor in made])
+        values = None if before is None else (before, [contents.array(tensor) for tensor in made], scalars([*args, *kwargs.values()]))
         recorder.operation(operation.name, inputs, outputs, layouts, random, flags, scope, source, values)
         return result
 

@@ -5,17 +5,22 @@ For audits. Nothing here judges: it only says what was captured, and runs the pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
+
+from wrapt import register_post_import_hook
 
 from detconf.frameworks.base import Captured, Remedy
 from detconf.frameworks.replaced import replaced
+from detconf.frameworks.torch.steps import watch as watch_steps
 from detconf.lookup import is_imported, loaded
 from detconf.values import Cause
 
 _COMPILERS = ("compile",)
 _TRACERS = ("trace", "script")
+_CONFIG = "torch._inductor.config"
 
 
 @contextmanager
@@ -26,8 +31,11 @@ def watch(seen: Captured) -> Iterator[None]:
         for owner, names in ((torch, _COMPILERS), (torch.jit, _TRACERS)):
             for name in names:
                 stack.enter_context(replaced(owner, name, _noting(getattr(owner, name), f"{owner.__name__}.{name}", seen)))
-        for kind in (torch.nn.Module, torch.optim.Optimizer):
-            stack.enter_context(replaced(kind, "load_state_dict", _counting(kind.load_state_dict, seen)))
+        steps: list[None] = []
+        stack.callback(watch_steps(lambda: steps.append(None)))
+        schedules = _kinds(torch.optim.lr_scheduler.LRScheduler)
+        for kind in (torch.nn.Module, torch.optim.Optimizer, *(each for each in schedules if "load_state_dict" in vars(each))):
+            stack.enter_context(replaced(kind, "load_state_dict", _counting(vars(kind)["load_state_dict"], seen, steps)))
         yield
         if is_imported("torch._dynamo.utils") and loaded("torch._dynamo.utils").counters["frames"]["total"]:
             seen.names.add("torch.compile")  # before this run, perhaps; a run without it shows whether that matters
@@ -64,36 +72,44 @@ def anew() -> Iterator[None]:
 
 
 def remedies() -> tuple[Remedy, ...]:
-    """Settings of the compiler that take one kind of difference away."""
-    if not is_imported("torch._inductor.config"):
-        return ()
-    return (
-        Remedy("torch._inductor.config.fallback_random = True", Cause.RNG, lambda: _compiled_with({"fallback_random": True})),
-        Remedy(
-            "torch._inductor.config.emulate_precision_casts = True",
-            Cause.DTYPE,
-            lambda: _compiled_with({"emulate_precision_casts": True}),
-        ),
-        Remedy(
-            "torch._inductor.config.fallback_random = True and emulate_precision_casts = True",
-            Cause.RNG,
-            lambda: _compiled_with({"fallback_random": True, "emulate_precision_casts": True}),
-        ),
-    )
+    """Settings of the compiler that take one kind of difference away; none before it has been used."""
+    return REMEDIES if is_imported(_CONFIG) else ()
 
 
 @contextmanager
 def _compiled_with(settings: dict[str, Any]) -> Iterator[None]:
-    """Everything is compiled again, under these settings; and once more after the block."""
+    """Everything is compiled again, under these settings; and once more after the block. The compiler may come in the block only."""
     dynamo = loaded("torch._dynamo") if is_imported("torch._dynamo") else None
-    inductor = loaded("torch._inductor.config") if settings else None
     with ExitStack() as stack:
         if dynamo:
             stack.callback(dynamo.reset)
             dynamo.reset()
-        if inductor:
-            stack.enter_context(inductor.patch({key: value for key, value in settings.items() if hasattr(inductor, key)}))
+        if settings:
+            inside = [stack]
+            stack.callback(inside.clear)
+            register_post_import_hook(partial(_set, settings, inside), _CONFIG)
         yield
+
+
+def _set(settings: dict[str, Any], inside: list[ExitStack], inductor: Any) -> None:
+    for stack in inside:
+        stack.enter_context(inductor.patch({key: value for key, value in settings.items() if hasattr(inductor, key)}))
+
+
+def _remedy(words: str, cause: Cause, **settings: bool) -> Remedy:
+    return Remedy(words, cause, lambda: _compiled_with(settings))
+
+
+REMEDIES = (
+    _remedy("torch._inductor.config.fallback_random = True", Cause.RNG, fallback_random=True),
+    _remedy("torch._inductor.config.emulate_precision_casts = True", Cause.DTYPE, emulate_precision_casts=True),
+    _remedy(
+        "torch._inductor.config.fallback_random = True and emulate_precision_casts = True",
+        Cause.RNG,
+        fallback_random=True,
+        emulate_precision_casts=True,
+    ),
+)
 
 
 def _itself(function: Any = None, *_args: Any, **_options: Any) -> Any:
@@ -108,9 +124,15 @@ def _noting(plain: Callable[..., Any], name: str, seen: Captured) -> Callable[..
     return noting
 
 
-def _counting(plain: Callable[..., Any], seen: Captured) -> Callable[..., Any]:
+def _kinds(kind: type[Any]) -> Iterator[type[Any]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _kinds(below)
+
+
+def _counting(plain: Callable[..., Any], seen: Captured, steps: Sized) -> Callable[..., Any]:
     def counting(*args: Any, **kwargs: Any) -> Any:
-        seen.restored += 1
+        seen.loads(trained=len(steps) > 0)
         return plain(*args, **kwargs)
 
     return counting

@@ -1,0 +1,1 @@
+"""Failing tests as questions: the operands of a comparison are the sides."""

@@ -1,0 +1,1 @@
+"""Experiments that each show, or fail to show, one kind of cause."""

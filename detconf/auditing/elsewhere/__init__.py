@@ -1,0 +1,1 @@
+"""Sides that run in other processes, perhaps under other interpreters."""

@@ -1,0 +1,1 @@
+"""Audits of recordings with values."""

@@ -1,0 +1,1 @@
+"""How a sum or product was added up: in which order and format."""
