@@ -184,7 +184,7 @@ def test_a_sum_over_threads() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", ["linear", "sequence"])
+@pytest.mark.parametrize("function", ["linear", pytest.param("sequence", marks=pytest.mark.long)])
 def test_the_kernel_for_one_row(function: str) -> None:
     """`batch`: the product, for which one row takes another kernel; also where rows are not the first dimension on the way."""
     axis, _ = judged(f"tensors.py:{function}", "batch")
@@ -204,7 +204,7 @@ def test_what_a_data_worker_draws() -> None:
     assert not axis.operation.others  # what reads it introduces nothing
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_compiled_code_does() -> None:
     """`compile`: the operation by which eager code parts from it, by its line in the program and not in generated code."""
     axis, _ = judged("tensors.py:compiled", "compile")
@@ -232,7 +232,7 @@ if ranks:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_rank_that_draws_elsewhere(here: Path) -> None:
     """`ranks`: the draw of the rank that is not seeded, and not the collective that hands it on."""
     (here / "ranks.py").write_text(RANKS)

@@ -101,7 +101,7 @@ detconf.publish("total", total)
 """
 
 
-@pytest.mark.parametrize("published", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("published", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_the_order_of_a_set_is_found_in_fresh_processes(here: Path, published: bool) -> None:
     """A script that walks a set of text: the line of the first operation that met another name."""
     code = SCRIPT if published else SCRIPT.replace("import detconf\n", "").replace('detconf.publish("total", total)', "")
