@@ -142,7 +142,7 @@ def test_script_has_derivatives_of_its_own() -> None:
         assert [fix.text for fix in found.fixes] == ["torch.jit.optimized_execution(False)"]
 
 
-@pytest.mark.slow
+@pytest.mark.long  # it leaves options of inductor that belong to this thread
 def test_max_autotune(image: Any) -> None:
     """The kernels that it picks here are those of eager."""
     found = climb(Scaled().eval(), ("max-autotune",), (image,))
