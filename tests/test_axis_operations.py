@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
+from test_ranks import SCRIPT
 
 import detconf
 from detconf.digests import mix
@@ -51,6 +52,7 @@ def outside(rows):
 """
 TORCH = """
 import torch
+from test_ranks import SCRIPT
 
 def layer_norm():
     torch.manual_seed(0)
@@ -211,33 +213,12 @@ def test_what_compiled_code_does() -> None:
     assert where(axis) == ("aten.add.Tensor", f"tensors.py:{line(TORCH, 'is_compiling()')}")
 
 
-RANKS = """
-import os, torch, torch.distributed as dist
-torch.manual_seed(0)
-ranks = "RANK" in os.environ
-if ranks:
-    dist.init_process_group("gloo")
-if ranks and dist.get_rank() == 1:
-    torch.seed()
-weight = torch.ones(3, requires_grad=True)
-sgd = torch.optim.SGD([weight], lr=0.1)
-for step in range(2):
-    sgd.zero_grad()
-    (weight * torch.rand(3)).sum().backward()
-    if ranks:
-        dist.all_reduce(weight.grad)
-    sgd.step()
-if ranks:
-    dist.destroy_process_group()
-"""
-
-
 @pytest.mark.long
 def test_the_rank_that_draws_elsewhere(here: Path) -> None:
     """`ranks`: the draw of the rank that is not seeded, and not the collective that hands it on."""
-    (here / "ranks.py").write_text(RANKS)
-    axis, _ = judged([sys.executable, "ranks.py"], "ranks")
-    assert where(axis) == ("aten.rand", f"ranks.py:{line(RANKS, 'torch.rand(3)')}")
+    (here / "ranks.py").write_text(SCRIPT)
+    axis, _ = judged([sys.executable, "ranks.py", "plain", "unseeded"], "ranks")
+    assert where(axis) == ("aten.rand", f"ranks.py:{line(SCRIPT, 'torch.rand(3)')}")
     assert axis.operation
     assert axis.operation.finding
     assert (axis.operation.finding.divergence.rank, axis.operation.finding.divergence.step) == ("1", 0)

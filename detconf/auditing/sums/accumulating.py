@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from detconf.auditing.sums.library_sums import cascade, pairwise, running
+from detconf.auditing.sums.native_sums import cascade, pairwise, running
 from detconf.shadows.formats import ROUNDINGS, round_to
 
 WIDE = "float64"
@@ -77,7 +77,7 @@ class Way:
         form: format of the running sum.
         order: "blocks": sums of `length` terms each are added one after the other; "lanes": `length` sums side by side, each of
             every `length`-th term, are put together at the end; "pairs": halves, each added up so by itself, down to
-            `length` terms; "cascade": see `library_sums.cascade`, of vectors of `length`.
+            `length` terms; "cascade": see `native_sums.cascade`, of vectors of `length`.
         length: see there.
         inner: of blocks: the format in which one is added up; `WIDE` hardly rounds.
         fused: a product is added without being rounded.
