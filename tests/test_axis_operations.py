@@ -52,7 +52,6 @@ def outside(rows):
 """
 TORCH = """
 import torch
-from test_ranks import SCRIPT
 
 def layer_norm():
     torch.manual_seed(0)
