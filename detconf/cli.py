@@ -106,7 +106,14 @@ COMMANDS = {
     "audit": Command(
         commands.audit,
         (
-            (("a",), {"nargs": "?", "metavar": "REFERENCE", "help": "FILE.py:function, a file of arrays, or a recording with values"}),
+            (
+                ("a",),
+                {
+                    "nargs": "?",
+                    "metavar": "REFERENCE",
+                    "help": "FILE.py:function, a file of arrays, or a recording with values (alone: of a failing test)",
+                },
+            ),
             (("b",), {"nargs": "?", "metavar": "CANDIDATE", "help": "the same"}),
             (
                 ("--inputs",),

@@ -42,6 +42,8 @@ class Flag(IntFlag):
     """No operation: a value named by `detconf.publish`."""
     PROBED = 256
     """Its gradient, if one is computed, is computed otherwise while it is recorded: the recorder may change those bits."""
+    COMPARED = 512
+    """No operation: a comparison that a test made (`auditing.assertions.noting`)."""
 
 
 @lru_cache(maxsize=1 << 12)

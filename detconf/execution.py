@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from detconf import evaluating, observing
+from detconf import evaluating, observing, reseeding
 from detconf.access import Rng
 from detconf.arrays import Array
 from detconf.causes.changes import IN_CHILDREN, IN_PROCESS, Change, Setting
@@ -88,6 +88,9 @@ class InProcess:
         return tuple(change for change in IN_PROCESS if self.drew or not change.entry)
 
     def runs(self, count: int, setting: Setting = PLAIN) -> Generator[Run, None, None]:
+        if setting.has("apart"):
+            yield from InChildren(self.target, self.profile, self.seed, self.files).runs(count, setting)
+            return
         end = time.monotonic() + _EXPERIMENT
         with _in_force(self.profile, self.seed, {}):  # around loading too: some settings must come before a framework is imported
             function = load_function(self.target) if isinstance(self.target, str) else self.target
@@ -111,6 +114,8 @@ class InProcess:
             results = stack.enter_context(collecting())
             stack.enter_context(_in_force(self.profile, self.seed, setting.overrides, quiet=True))
             self._generators(put_back=setting.has("entry"))
+            if setting.has("reseed"):
+                stack.enter_context(reseeding.fixed(needed=len(setting.changes) == 1))
             if setting.has("evaluate"):
                 self.modes = Modes()
                 _watch(stack, self.modes)
@@ -229,10 +234,12 @@ class InChildren:
 
         seed = _TRIAL_SEED if self.seed is None and setting.has("seed") else self.seed
         plain = self.profile is None and not setting.overrides and seed is None
-        with _bare(self.profile) as name:
+        with _bare(self.profile) as name, ExitStack() as stack:
             environment = child_environment(None if plain else name, os.environ, overrides=setting.overrides, seed=seed)
             environment.pop("DETCONF_SEEDED", None)  # each run is the first process of its command
             environment |= ({STEPS: str(self.steps)} if self.steps else {}) | setting.environment
+            if setting.has("reseed"):
+                environment = stack.enter_context(reseeding.told(environment, needed=len(setting.changes) == 1))
             if not setting.has("evaluate"):
                 yield environment
                 return

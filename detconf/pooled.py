@@ -17,7 +17,7 @@ from detconf.digests import NOTHING, Flag
 from detconf.recording.event import Event
 from detconf.recording.reading import Recording
 
-_OBSERVED = Flag.STATE | Flag.LEAF | Flag.PUBLISHED
+_OBSERVED = Flag.STATE | Flag.LEAF | Flag.PUBLISHED | Flag.COMPARED
 Line = tuple[str, str, str]
 """Name, scope and source of an operation."""
 

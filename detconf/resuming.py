@@ -21,16 +21,16 @@ from detconf.digests import BUFFER, ENTRY
 from detconf.errors import TargetError
 from detconf.execution import InChildren
 from detconf.recording.generators import PREFIX
+from detconf.stepwise import locate
 from detconf.stopping import VARIABLE
 from detconf.targets import Target
 from detconf.values import Cause
-from detconf.verification import Axis, Operation
+from detconf.verification import Axis
 
 NAME = "resume"
 Results = Mapping[Place, Array]
 _PARAMETERS, _OPTIMIZER, _RATE, _GENERATOR, _DATA = "parameters", "optimizer state", "learning rate", "generator state", "data order"
 _SCALE, _BUFFERS, _OTHER = "scale of a gradient scaler", "buffers of the model", "other state"
-_NO_OPERATION = Operation(None, 0, ("no operation is named: a resumed run begins elsewhere; what it begins without is named instead",))
 _UNTOLD = "a data order that is drawn from a generator is not told apart from its state"
 _SAVE = {
     _PARAMETERS: "the parameters are not those of the step before",
@@ -73,10 +73,7 @@ def judge(resume: Resume, children: InChildren, whole: Results, still: tuple[Cha
     """Stop the command, resume it, and compare.
 
     Args:
-        resume: how.
-        children: runs the command.
-        whole: what it gave in one go.
-        still: what its reruns needed to agree.
+        resume, children: how, and what runs it; whole, still: what it gave in one go, and what its reruns needed to agree.
 
     Raises:
         TargetError: a run failed, or the runs cannot be compared.
@@ -84,7 +81,12 @@ def judge(resume: Resume, children: InChildren, whole: Results, still: tuple[Cha
     stop = Change(words=f"stopped after {resume.steps} steps", cause=Cause.STATE, environment={VARIABLE: str(resume.steps)})
     stopped = _one(children, Setting((*still, stop)), "the run that was to be stopped")
     resumed = _one(replace(children, target=resume.command), Setting(still), "the resumed run")
-    return judged(whole, stopped, resumed, resume.steps)
+    axis = judged(whole, stopped, resumed, resume.steps)
+    if axis.divergence is None:
+        return axis
+    begun = _begun(whole, resumed, resume.steps)
+    at = begun if axis.divergence.step is None else axis.divergence.step, begun
+    return replace(axis, operation=locate(children, resume.command, (Setting(still), Setting((*still, stop))), at))
 
 
 def _one(children: InChildren, setting: Setting, what: str) -> Results:
@@ -131,7 +133,7 @@ def judged(whole: Results, stopped: Results, resumed: Results, steps: int) -> Ax
         evidence += (_UNTOLD,)
     kinds = ", ".join(dict.fromkeys(each.kind for each in missing))
     note += f"; not restored: {kinds}"
-    return Axis(NAME, False, missing[0].found, note=note, cause=Cause.STATE, evidence=evidence, operation=_NO_OPERATION)
+    return Axis(NAME, False, missing[0].found, note=note, cause=Cause.STATE, evidence=evidence)
 
 
 def _require(whole: Results, stopped: Results, resumed: Results, steps: int) -> None:

@@ -30,7 +30,7 @@ _MOST = 1 << 30
 """Bytes that operations of one run write, from the first on: so many are kept."""
 _RUNS = 4
 """Two with digests, of which the size of the arrays is known, and two with arrays."""
-_OBSERVED = Flag.STATE | Flag.LEAF | Flag.PUBLISHED
+_OBSERVED = Flag.STATE | Flag.LEAF | Flag.PUBLISHED | Flag.COMPARED
 Pair = tuple[Event, Event]
 
 

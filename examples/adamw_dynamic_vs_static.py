@@ -214,6 +214,8 @@ PAIRS = {
 RECORDING = """\
   on that device, one command:      detconf record --values --sources -o device.det -- python {file} dynamic
   the audit, anywhere, one command: detconf audit {file}:reference device.det
+  or the failing test recorded:     detconf record --values --sources -o test.det -- python {file} test
+  and audited anywhere:             detconf audit test.det
   or the reference recorded too:    detconf record --values --sources -o reference.det -- python {file} reference
   and audited without running it:   detconf audit reference.det device.det"""
 

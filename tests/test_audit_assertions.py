@@ -206,9 +206,12 @@ with REMEDIES[0].inside():
     inside = config.fallback_random
 with REMEDIES[1].inside():
     pass
-print(json.dumps([early, inside, config.fallback_random, config.emulate_precision_casts, len(remedies())]))
+with REMEDIES[3].inside():
+    import torch._dynamo.config as dynamo
+    stream = dynamo.use_numpy_random_stream
+print(json.dumps([early, inside, config.fallback_random, config.emulate_precision_casts, stream, dynamo.use_numpy_random_stream, len(remedies())]))
 """
-    assert run_python(code) == [[[], False], True, False, False, 3]
+    assert run_python(code) == [[[], False], True, False, False, True, False, 4]
 
 
 @pytest.mark.slow
@@ -383,6 +386,7 @@ def test_one_run_two_sides() -> None:
 def test_operands_broadcast() -> None:
     """A number against an array, lists against arrays, texts not at all."""
     pair = Pair.of(np.array([1.0, 2.0], "float32"), 3.0, "y", None)
+    pair.broadcast()
     assert pair.arrays["desired"]["y"].shape == (2,)
     assert np.frombuffer(pair.arrays["desired"]["y"].data).tolist() == [3.0, 3.0]
     pair = Pair.of([1.0, 2.0], np.array([1.0, 2.0]), "y", None)

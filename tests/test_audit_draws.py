@@ -78,6 +78,46 @@ def squashed(*, stable: bool) -> Program:
     return run
 
 
+def masked(how: str, *, scale: float = 0.7, rate: float = 0.7) -> Program:
+    """Dropout by hand in one framework or the other, scaled before the elements are dropped, after it, or not at all."""
+
+    def first() -> dict[str, Any]:
+        torch.manual_seed(3)
+        kept = (torch.rand(X.shape) < rate).float() / scale
+        return {"y": torch.tanh(torch.from_numpy(X) * kept)}
+
+    def after() -> dict[str, Any]:
+        kept = np.random.default_rng(3).random(X.shape) < rate
+        return {"y": np.tanh(np.where(kept, X, 0) / np.float32(scale))}
+
+    def twice() -> dict[str, Any]:
+        paddle.seed(3)
+        kept = paddle.rand(X.shape) < rate
+        dropped = paddle.to_tensor(X) * kept.astype("float32") / scale
+        return {"y": paddle.tanh(dropped).numpy()}
+
+    return {"first": first, "after": after, "twice": twice}[how]
+
+
+def variance(*, unbiased: bool) -> Program:
+    """Of one element an unbiased variance is NaN, and means to be; of the others both agree."""
+
+    def run() -> dict[str, Any]:
+        return {"y": torch.from_numpy(X)[:, :1].var(1, unbiased=True) if unbiased else X[:, :1].var(1)}
+
+    return run
+
+
+def attention(*, fill: float) -> Program:
+    """A row that masks everything: NaN with infinity, a plain mean with a large number."""
+
+    def run() -> dict[str, Any]:
+        scores = torch.from_numpy(X[:, :6]) + torch.triu(torch.full((6, 6), fill))
+        return {"y": scores.softmax(-1) @ torch.from_numpy(X)}
+
+    return run
+
+
 @pytest.mark.parametrize(
     ("reference", "candidate", "cause", "operation"),
     [
@@ -87,6 +127,11 @@ def squashed(*, stable: bool) -> Program:
         pytest.param(dropping(training=True), dropping(training=True, seed=2), "rng", "bernoulli", id="both drop, others"),
         pytest.param(by_hand(drop=False), by_hand(drop=True), "mode", "multiply", id="mask by hand"),
         pytest.param(in_paddle(training=False), in_paddle(training=True), "mode", "dropout", id="dropout of Paddle"),
+        pytest.param(masked("first"), masked("after"), "rng", "", id="masks by hand, scaled before or after"),
+        pytest.param(masked("twice"), masked("first"), "rng", "", id="masks by hand of two frameworks"),
+        pytest.param(masked("first"), masked("after", scale=1.0), "semantics", "div", id="other masks, and one not scaled"),
+        pytest.param(variance(unbiased=True), variance(unbiased=False), "semantics", "", id="NaN on one side"),
+        pytest.param(attention(fill=-np.inf), attention(fill=-1e9), "semantics", "", id="NaN of a row that is masked whole"),
         pytest.param(scaled(np.float32), scaled(np.float16), "overflow", "mul", id="infinite on the way"),
         pytest.param(squashed(stable=True), squashed(stable=False), "rounding", "", id="harmless infinity"),
     ],
@@ -100,3 +145,20 @@ def test_the_cause(reference: Program, candidate: Program, cause: str, operation
     if operation:
         assert found.where is not None
         assert operation in found.where.name, str(found)
+
+
+def test_an_order_that_is_drawn_is_rng_though_no_result_is_computed_of_it() -> None:
+    """Shuffling makes Python numbers of what it draws: what reaches the results, the first weights, is drawn alike."""
+
+    def run(seed: int) -> Program:
+        def program() -> dict[str, Any]:
+            torch.manual_seed(0)
+            weight, rows = torch.rand(3), torch.linspace(-1, 1, 24).reshape(8, 3)
+            for place in torch.randperm(8, generator=torch.Generator().manual_seed(seed)).tolist():
+                weight = (weight + rows[place] * weight.sum()).tanh()
+            return {"weight": weight}
+
+        return program
+
+    found = detconf.audit(run(1), run(2))
+    assert (str(found.cause), found.proof is not None) == ("rng", True), str(found)

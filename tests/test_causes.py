@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from detconf.causes.reruns import explain, runs_needed
 from detconf.frameworks.base import Modes
 from detconf.frameworks.paddle.modes import watch as watch_paddle
 from detconf.frameworks.torch.modes import watch as watch_torch
+from detconf.reseeding import fixed
 from detconf.verification import Evidence, Run
 
 TORCH = "import torch\n"
@@ -29,7 +31,13 @@ PROGRAMS = {
         "class P:\n    pass\ndef run():\n    named = {P(): i for i in range(40)}\n    return {'order': [named[p] for p in set(named)]}\n",
         "config",
     ),
-    "generator of its own": ("import numpy as np\ndef run():\n    return {'x': np.random.default_rng().random(3)}\n", "unknown"),
+    "generator of its own": ("import numpy as np\ndef run():\n    return {'x': np.random.default_rng().random(3)}\n", "rng"),
+    "generator made otherwise": ("import numpy as np\ndef run():\n    return {'x': np.random.RandomState().rand(3)}\n", "rng"),
+    "seed of the clock": (
+        TORCH + "import time\ndef run():\n    torch.manual_seed(time.time_ns())\n    return {'x': torch.rand(3)}\n",
+        "rng",
+    ),
+    "seed of the system": (TORCH + "def run():\n    assert torch.seed() > 0\n    return {'x': torch.rand(3)}\n", "rng"),
     "clock": ("import time\ndef run():\n    return {'t': time.perf_counter_ns()}\n", "unknown"),
 }
 
@@ -177,8 +185,64 @@ def test_stable_programs_are_not_flagged(function: Any) -> None:
     assert (found.stable, str(found.cause), found.tried) == (True, "equal", ())
 
 
+EVOLVING = {
+    # name: (source of `run`, cause): what a run leaves in the process is read by the next
+    "weights": ("w = [1.0]\ndef run():\n    w[0] -= 0.1 * w[0]\n    return {'w': w[0]}\n", "state"),
+    "list of drawn numbers": (
+        "import numpy as np\nkept = []\ndef run():\n    kept.append(np.random.default_rng().random())\n    return {'n': sum(kept)}\n",
+        "rng",
+    ),
+    "running statistics": (
+        TORCH
+        + "torch.manual_seed(0)\nnorm, x = torch.nn.BatchNorm1d(2), torch.rand(4, 2)\ndef run():\n"
+        + "    return {'mean': norm(x).detach() * 0 + norm.running_mean}\n",
+        "mode",
+    ),
+    "setting": ("digits = [3]\ndef run():\n    found = round(2 / 3, digits[0])\n    digits[0] = 6\n    return {'x': found}\n", "state"),
+    "number of the process": ("import os, time\ndef run():\n    return {'n': [os.getpid(), time.time_ns()]}\n", "unknown"),
+}
+
+
+@pytest.mark.parametrize(("source", "cause"), EVOLVING.values(), ids=EVOLVING)
+def test_what_a_run_leaves_behind_is_state(program: Any, source: str, cause: str) -> None:
+    """Runs of one process differ, runs of processes of their own do not: something is left behind."""
+    found = detconf.verify(program(source), runs=3)
+    assert (found.stable, str(found.cause)) == (False, cause), found.to_dict()["tried"]
+    assert ("process of its own" in str(found.axes[0].restored_by)) == (cause == "state" or "kept" in source)
+
+
+def test_seeds_of_a_program_that_sets_none_explain_nothing(program: Any) -> None:
+    """Fixed seeds do not count where no seed is set: that runs agree with them would be chance."""
+    source = "import os\nkept = []\ndef run():\n    kept.append(os.getpid())\n    return {'n': [len(kept), os.getpid()]}\n"
+    tried = detconf.verify(program(source), runs=3).tried
+    assert any("sets no seed" in each.note for each in tried), tried
+
+
+@pytest.mark.usefixtures("unchanged_settings")
+def test_seeds_are_the_programs_own_again() -> None:
+    """What takes a seed is as it was after an experiment, and other things than seeds pass."""
+    names = (
+        (np.random, "seed"),
+        (np.random, "default_rng"),
+        (np.random.bit_generator, "randbits"),
+        (torch, "manual_seed"),
+        (torch, "seed"),
+    )
+    before = [getattr(owner, name) for owner, name in (*names, (torch.random, "manual_seed"), (paddle, "seed"), (random, "seed"))]
+    with fixed():
+        generator = np.random.PCG64(3)
+        assert np.random.default_rng(generator).bit_generator is generator
+        assert torch.seed() == 1
+        drawn = np.random.default_rng(seed=None).random(), random.seed("text"), random.random(), paddle.seed(7)
+    with fixed():
+        assert torch.seed() == 1
+        assert (np.random.default_rng().random(), random.seed(), random.random()) == drawn[:3]
+    after = [getattr(owner, name) for owner, name in (*names, (torch.random, "manual_seed"), (paddle, "seed"), (random, "seed"))]
+    assert after == before
+
+
 def test_state_that_evolves_is_unknown_in_process() -> None:
-    """A function that remembers its last call is none of the causes that can be removed from outside."""
+    """A function that cannot be run in another process, and remembers its last call: nothing can be removed from outside."""
     calls: list[int] = []
 
     def count() -> dict[str, int]:

@@ -17,7 +17,7 @@ HEAVY = ("torch", "paddle", "numpy", "pydantic", "yaml", "typing", "dataclasses"
 LAYERS = (
     ("errors",), ("values",), ("lookup",), ("late",), ("access",), ("knob",), ("facts",), ("arrays", "digests"), ("shadows",), ("frameworks",), ("builtin",), ("lines",), ("policy", "yamltext"),
     ("documents",), ("profile",), ("plan",), ("request", "children"), ("attestation",), ("judge",), ("writing", "commandline"), ("restart",), ("seeding",), ("machine",), ("warned",), ("reporting",), ("session",), ("launch",), ("results",), ("publishing",), ("tally",), ("comparison",), ("recording",), ("stopping",), ("arrayfiles",), ("comparing",),
-    ("supervise", "outputs", "targets"), ("reports",), ("inspection",), ("examination",), ("doctor",), ("samples",), ("goldens",), ("verification",), ("agreement",), ("causes",), ("axes",), ("observing", "evaluating"), ("execution",), ("pooled",), ("locating",), ("rowwise",), ("batch",), ("ranking", "resuming"), ("rerun",), ("auditing",), ("runner",), ("report",), ("commands",), ("cli",), ("__main__",), ("pytest_plugin",),
+    ("supervise", "outputs", "targets"), ("reports",), ("inspection",), ("examination",), ("doctor",), ("samples",), ("goldens",), ("verification",), ("agreement",), ("causes",), ("axes",), ("observing", "evaluating", "reseeding"), ("execution",), ("pooled",), ("locating",), ("rowwise", "stepwise"), ("batch",), ("ranking", "resuming"), ("rerun",), ("auditing",), ("runner",), ("report",), ("commands",), ("cli",), ("__main__",), ("pytest_plugin",),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

@@ -49,12 +49,19 @@ for step in range(begin, 5):
 """
 ALL = ("net", "optimizer", "schedule", "scaler", "generator", "step")
 FORGOTTEN = {
-    # what the resumed run does not restore: (dropout, words of the verdict, kinds that it must not name, first difference)
-    "net": (0.0, "parameters", ("optimizer state", "data order"), "optimizer.0.0"),
-    "optimizer": (0.0, "optimizer state", ("parameters", "generator", "data order"), "optimizer.0.0.step"),
-    "generator": (0.5, "generator state", ("parameters", "optimizer state"), "generator.torch"),
-    "scaler": (0.0, "scale of a gradient scaler", ("parameters", "optimizer state", "generator", "data order"), "scaler.scale"),
-    "step": (0.0, "data order", ("parameters", "optimizer state", "generator"), "loss"),
+    # what the resumed run does not restore: (dropout, words of the verdict, kinds that it must not name, first difference,
+    # the first operation of that step that gives other results)
+    "net": (0.0, "parameters", ("optimizer state", "data order"), "optimizer.0.0", "aten.addmm"),
+    "optimizer": (0.0, "optimizer state", ("parameters", "generator", "data order"), "optimizer.0.0.step", "aten.add_.Tensor"),
+    "generator": (0.5, "generator state", ("parameters", "optimizer state"), "generator.torch", "aten.bernoulli_.float"),
+    "scaler": (
+        0.0,
+        "scale of a gradient scaler",
+        ("parameters", "optimizer state", "generator", "data order"),
+        "scaler.scale",
+        "aten.mul.Tensor",
+    ),
+    "step": (0.0, "data order", ("parameters", "optimizer state", "generator"), "loss", "aten.addmm"),
 }
 
 
@@ -82,13 +89,18 @@ def test_a_resume_that_restores_everything_is_invariant() -> None:
 @pytest.mark.parametrize("forgotten", FORGOTTEN)
 def test_what_a_resume_forgets_is_named(forgotten: str) -> None:
     """The cause is `state`, and the kind of state that was not restored is named, and no other."""
-    dropout, words, others, first = FORGOTTEN[forgotten]
+    dropout, words, others, first, operation = FORGOTTEN[forgotten]
     found, axis = resumed(tuple(name for name in ALL if name != forgotten), dropout)
     assert (found.stable, found.distinct, str(found.cause), axis.invariant) == (False, 1, "state", False)
     assert words in axis.note
     assert any(each.startswith(words) for each in axis.evidence)
     assert not [other for other in others if other in axis.note]
     assert (axis.divergence.name, axis.divergence.step) == (first, 2)
+    at = axis.operation.finding.divergence
+    assert (at.name, at.step) == (operation, 2), axis.operation
+    assert at.source.startswith("train.py:"), at
+    assert "was not restored" in axis.operation.notes[0]
+    assert ("its generator" in axis.operation.notes[0]) is (forgotten == "generator")
     assert words in str(found)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from detconf import facts
 from detconf.arrays import Array
+from detconf.auditing.attempts.besides import besides
 from detconf.auditing.attempts.capturing import captured
 from detconf.auditing.attempts.constants import constants
 from detconf.auditing.attempts.culprits import parted, repaired
@@ -23,8 +24,10 @@ from detconf.auditing.laboratory import Laboratory, Side
 from detconf.auditing.modes.climb import climb
 from detconf.auditing.progress import say
 from detconf.auditing.question import Attempt, Finding, Question, watching
+from detconf.auditing.recordings.instead import recorded_instead
 from detconf.auditing.result import Audit, Evidence, Fix, Proof
 from detconf.auditing.sides import arranged, audited_elsewhere
+from detconf.auditing.sums.everywhere import added_in_less
 from detconf.auditing.tolerances import tolerances
 from detconf.auditing.widened import first_pass
 from detconf.comparison import Divergence, diverge
@@ -45,11 +48,14 @@ ATTEMPTS: tuple[Attempt, ...] = (
     repaired,
     evaluated_anyway,
     parted,
+    besides,
     guessed,
+    added_in_less,
     opaque,
+    recorded_instead,
 )
 """In this order: the first that shows a cause names it."""
-MEANINGS: tuple[Attempt, ...] = (drawn, evaluated, undropped, repaired, evaluated_anyway, parted, guessed)
+MEANINGS: tuple[Attempt, ...] = (drawn, evaluated, undropped, repaired, evaluated_anyway, parted, besides, guessed)
 """Those that look for another formula, other draws or another mode."""
 
 
@@ -69,7 +75,8 @@ def audit(  # noqa: PLR0913  # ways to say what is compared
 
     Args:
         reference: a function without arguments, "file.py:function", a file of arrays, arrays by name, or a recording with
-            values. The words of a test command, alone: the operands of the first comparison that fails in it are the sides.
+            values. Alone: the words of a test command, or a recording of one with values; the operands of the first
+            comparison that fails in it are the sides.
         candidate: the same.
         modes: graph modes, for one model; None with no candidate takes all of its framework. See `auditing.modes.climb`.
         inputs: of that model, or of the functions: arrays by name, or text such as "x=in.npz:x,W=w.npy".
@@ -79,11 +86,12 @@ def audit(  # noqa: PLR0913  # ways to say what is compared
     Raises:
         TargetError: a side cannot be found or run, or there is nothing to compare.
     """
+    if modes is None:
+        elsewhere = audited_elsewhere(reference, candidate, inputs, apart=python_a is not None or python_b is not None)
+        if elsewhere is not None:
+            return elsewhere
     if modes is not None or (candidate is None and (callable(reference) or isinstance(reference, str))):
         return climb(reference, modes, inputs)
-    elsewhere = audited_elsewhere(reference, candidate, inputs, apart=python_a is not None or python_b is not None)
-    if elsewhere is not None:
-        return elsewhere
     with arranged(reference, candidate, inputs=inputs, python_a=python_a, python_b=python_b) as (laboratory, a, b):
         try:
             return examined(laboratory, a, b)

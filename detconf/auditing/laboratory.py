@@ -119,6 +119,32 @@ class Laboratory:
                 knob.access.load(self.entry[name])
 
 
+@dataclass(slots=True)
+class Amended(Laboratory):
+    """A laboratory in which the shadows of one side are always amended.
+
+    Attributes:
+        inner: what runs the sides.
+        side: which one.
+        amendments: of its values, besides those that an experiment asks for.
+    """
+
+    inner: Laboratory = field(default_factory=Laboratory)
+    side: Side = field(default_factory=lambda: Side(""))
+    amendments: Mapping[int, Callable[[Any], Any]] = field(default_factory=dict)
+
+    def plain(self, side: Side, *, put_back: bool = True, inside: AbstractContextManager[Any] | None = None) -> dict[str, Array]:
+        return self.inner.plain(side, put_back=put_back, inside=inside)
+
+    def study(self, side: Side, **options: Any) -> Observation | None:
+        if side is self.side:
+            options["amendments"] = {**self.amendments, **options.get("amendments", {})}
+        return self.inner.study(side, **options)
+
+    def enter(self, *, put_back: bool = True) -> None:
+        self.inner.enter(put_back=put_back)
+
+
 @contextmanager
 def _followed(study: Study, function: Any) -> Iterator[None]:
     """All engines running. NumPy's comes first: the others hand their arrays to it."""

@@ -25,6 +25,8 @@ SEEN = 8.0
 """Units of noise below which a difference in meaning is not told from rounding."""
 AMPLIFIED = 1e4
 """Noise relative to the roundoff from which a result is called ill-conditioned."""
+_NOTHING = 1e-3
+"""Of its noise: an output that is smaller has no digit."""
 _MANY, _PART = 1 << 12, 0.25
 """Elements from which the samples of noise of some are far too small by chance; the part of the expected noise that counts then."""
 _SINGLE = 2.0**-24
@@ -62,9 +64,15 @@ class Part:
 
     @property
     def condition(self) -> float:
-        """Noise relative to the roundoff, at the output's scale (its root mean square)."""
+        """Noise relative to the roundoff, at the output's scale (its root mean square).
+
+        None where the output is zero but for noise (the gradient of a bias in front of a normalisation): it has no digits
+        that could be lost.
+        """
         scale = _rms(self.shadow)
         worst = float(np.max(_finite(self.noise), initial=0.0))
+        if scale <= _NOTHING * worst:
+            return 0.0
         return worst / (max(self.floor, self.unit) * scale) if scale and max(self.floor, self.unit) else 0.0
 
 
@@ -83,7 +91,8 @@ def numbers(array: Array) -> Any:
     if flat.size != int(np.prod(array.shape, dtype=np.int64)):
         return None
     wide = {"float64": np.longdouble, "complex128": np.clongdouble, "complex64": np.complex128}.get(dtype, np.float64)
-    return flat.reshape(array.shape).astype(wide)
+    with np.errstate(invalid="ignore"):  # memory that was never written may hold signalling NaN
+        return flat.reshape(array.shape).astype(wide)
 
 
 def part(array: Array, shadow: Any, noisy: Sequence[Any], floor: float) -> Part | None:
@@ -91,6 +100,8 @@ def part(array: Array, shadow: Any, noisy: Sequence[Any], floor: float) -> Part 
     real = numbers(array)
     if real is None:
         return None
+    if shadow is not None and shadow.dtype == bool:  # of a truth value; NumPy does not subtract these
+        shadow, noisy = shadow.astype(real.dtype), [None if each is None else each.astype(real.dtype) for each in noisy]
     own = unit(array.dtype)
     if shadow is None or shadow.shape != real.shape:
         return Part(real, None, None, own, floor)
@@ -163,11 +174,19 @@ class Split:
         Where both compute in less than single precision their noise would hide much: what float32 could not explain
         counts. Shadows themselves agree to about 1e-9 of an ill-conditioned result's scale.
         """
+        if self._finite_otherwise:
+            return float("inf")
         coarse = max(self.a.floor, self.b.floor, self.a.unit, self.b.unit)
         noise = self.noise * min(1.0, _SINGLE / coarse if coarse else 1.0)
         condition = max(self.a.condition, self.b.condition)
         faithful = (1e-12 + 1e4 * 2.0**-53 * min(condition, 1e8)) * _scale(self.a.shadow)
         return float(np.max(_ratio(self.gap, np.maximum(noise, faithful / SEEN)), initial=0.0))
+
+    @property
+    def _finite_otherwise(self) -> bool:
+        """Is an element finite on one side alone, and meant to be?"""
+        real, meant = (np.isfinite(x) != np.isfinite(_align(y, x)) for x, y in ((self.a.real, self.b.real), (self.a.shadow, self.b.shadow)))
+        return bool(np.any(real & _align(meant, real)))
 
     @property
     def roughness(self) -> tuple[float, float]:
@@ -198,6 +217,8 @@ def agrees(a: Any, b: Any, *, tolerance: float = _FAITHFUL, noise: Any = None) -
     if a is None or b is None or a.size != b.size:
         return False
     b = _align(b, a)
+    if bool in (a.dtype, b.dtype):  # NumPy does not subtract truth values
+        a, b = a.astype(np.float64), b.astype(np.float64)
     bound = tolerance * _scale(a) if noise is None else np.maximum(tolerance * _scale(a), SEEN * noise)
     with np.errstate(all="ignore"):
         same = (a == b) | (np.isnan(a) & np.isnan(b))

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from detconf.arrays import Array
-from detconf.auditing.laboratory import NOISES, Laboratory, Observation, Side
+from detconf.auditing.laboratory import NOISES, Amended, Laboratory, Observation, Side
 from detconf.auditing.meaning import Split, agrees, close, numbers, part, split
 from detconf.auditing.result import Evidence, Fix, Proof
 from detconf.frameworks import frameworks
@@ -133,6 +133,13 @@ class Question:
         for ours, theirs in (("exact_a", "exact_b"), ("noisy_a", "noisy_b"), ("exact_b", "exact_a"), ("noisy_b", "noisy_a")):
             if ours in self.__dict__:
                 other.__dict__[theirs] = self.__dict__[ours]
+        return other
+
+    def amended(self, amendments: Mapping[int, Callable[[Any], Any]]) -> Question:
+        """The same with the candidate's shadows amended; what they are then is not known yet."""
+        laboratory = Amended(self.laboratory.entry, self.laboratory.problems, self.laboratory, self.b, amendments)
+        other = Question(laboratory, self.a, self.b, self.real_a, self.real_b, self.captured, self.tried, self.unexamined)
+        other.__dict__.update({name: self.__dict__[name] for name in ("exact_a", "noisy_a") if name in self.__dict__})
         return other
 
     @property

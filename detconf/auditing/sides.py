@@ -17,6 +17,7 @@ from detconf.recording.file import is_recording
 from detconf.results import flatten
 from detconf.targets import label, load_function
 
+_RECORDING = ".det"
 _FORM = "Accepted: a function without arguments, 'file.py:function', a file of arrays, a recording with values, or a mapping of arrays."
 
 
@@ -46,7 +47,7 @@ def arranged(
 
 
 def audited_elsewhere(reference: Any, candidate: Any, inputs: Any, *, apart: bool) -> Audit | None:
-    """The audit of a test command, of two recordings, or of one and a function; None for sides that a laboratory runs.
+    """The audit of a test command or its recording, of two recordings, or of one and a function; None for sides that a laboratory runs.
 
     Args:
         inputs: see `arranged`.
@@ -61,6 +62,10 @@ def audited_elsewhere(reference: Any, candidate: Any, inputs: Any, *, apart: boo
 
         return audit_command(reference)
     recorded = _is_recording(reference), _is_recording(candidate)
+    if candidate is None and (recorded[0] or (isinstance(reference, str) and reference.endswith(_RECORDING))):
+        from detconf.auditing.recordings.failed import audit_failed  # loaded where there are recordings
+
+        return audit_failed(os.fspath(reference))
     if all(recorded):
         from detconf.auditing.recordings.across import audit_recordings  # loaded where there are recordings
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -85,17 +86,17 @@ def widened(laboratory: Laboratory, side: Side) -> tuple[Results, Widened] | Non
     """(what a side gives when it runs whole in float64, what was seen on the way); None where it does not run so."""
     seen = Widened()
     try:
-        return laboratory.plain(side, inside=_everywhere(seen)), seen
+        return laboratory.plain(side, inside=_everywhere(seen, side.function)), seen
     except Exception:  # noqa: BLE001  # a program need not run in another dtype: then there is no first pass
         return None
 
 
 @contextmanager
-def _everywhere(seen: Widened) -> Iterator[None]:
+def _everywhere(seen: Widened, *roots: Any) -> Iterator[None]:
     with ExitStack() as stack:
         for framework in frameworks():
             if framework.widening and is_imported(framework.module):
-                stack.enter_context(resolve(framework.widening)(seen))
+                stack.enter_context(resolve(framework.widening)(seen, roots))
         yield
 
 

@@ -19,6 +19,8 @@ class Change:
         environment: variables of a child process.
         entry: every generator starts each run where it started the first.
         seed: every generator is seeded when a process starts.
+        reseed: seeds that the program sets itself, or takes from the system, are fixed ones.
+        apart: each run has a process of its own.
         addresses: a child process is laid out at the same addresses.
         evaluate: layers run in evaluation mode.
     """
@@ -29,6 +31,8 @@ class Change:
     environment: Mapping[str, str] = field(default_factory=dict)
     entry: bool = False
     seed: bool = False
+    reseed: bool = False
+    apart: bool = False
     addresses: bool = False
     evaluate: bool = False
 
@@ -46,6 +50,17 @@ FILL = Change(
 )
 ENTRY = Change(words="every generator starts each run from the same state: seed inside what is repeated", cause=Cause.RNG, entry=True)
 SEED = Change(words="every generator seeded before the program starts (profile line seed)", cause=Cause.RNG, seed=True)
+RESEED = Change(
+    words="every seed that the program sets itself, or takes from the system or the clock, fixed: seed each generator with a constant",
+    cause=Cause.RNG,
+    reseed=True,
+)
+APART = Change(
+    words="each run in a process of its own: let a run leave nothing behind that the next one reads (a model, a counter, a setting)",
+    cause=Cause.STATE,
+    seed=True,
+    apart=True,
+)
 HASH_SEED = Change(
     words="PYTHONHASHSEED=0 in the environment before the interpreter starts, or sort the set",
     cause=Cause.CONFIG,
@@ -58,10 +73,12 @@ ADDRESSES = Change(
 )
 EVALUATE = Change(words="layers in evaluation mode: call eval() before inference", cause=Cause.MODE, evaluate=True)
 
-IN_PROCESS = (THREADS, FILL, DETERMINISTIC, ENTRY)
+IN_PROCESS = (APART, THREADS, FILL, DETERMINISTIC, RESEED, ENTRY)
 """What can be changed between runs in one process, in the order in which doing without is tried."""
-IN_CHILDREN = (THREADS, ADDRESSES, HASH_SEED, FILL, DETERMINISTIC, SEED)
+IN_CHILDREN = (THREADS, ADDRESSES, HASH_SEED, FILL, DETERMINISTIC, RESEED, SEED)
 """The same for runs in processes of their own."""
+OF_LAYERS = (ENTRY, SEED, RESEED, APART)
+"""What also takes away what layers in training mode do: they draw, and move running statistics from call to call."""
 PRECEDENCE = (Cause.RACE, Cause.CONFIG, Cause.RNG, Cause.STATE)
 """Which cause is named where several changes are needed: a side that disagrees with itself is not explained further."""
 

@@ -12,8 +12,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
-from detconf.causes.changes import ENTRY, EVALUATE, PRECEDENCE, SEED, Change, Setting, without
+from detconf.causes.changes import EVALUATE, OF_LAYERS, PRECEDENCE, Change, Setting, without
 from detconf.errors import DetconfError
 from detconf.lookup import first_line
 from detconf.values import Cause
@@ -82,10 +83,12 @@ def explain(first: Evidence, changes: Sequence[Change], again: Again, trained: C
         )
     laboratory = _Laboratory(again, runs)
     found = Explanation(tried=laboratory.tried)
-    needed = _smallest(laboratory, tuple(changes))
+    apart = tuple(change for change in changes if change.apart)
+    over = bool(apart) and _settles(first) and laboratory.agree(())  # what no longer differs, nothing takes away
+    needed = _smallest(laboratory, apart if over else tuple(changes))
     if not needed:
         return found
-    if needed in ((ENTRY,), (SEED,)) and laboratory.agree((EVALUATE,)) and trained() is False:
+    if not over and all(change in OF_LAYERS for change in needed) and laboratory.agree((EVALUATE,)) and trained() is False:
         needed = (EVALUATE,)
     found.cause = _first({change.cause for change in needed})
     found.changes = needed
@@ -93,12 +96,18 @@ def explain(first: Evidence, changes: Sequence[Change], again: Again, trained: C
     return found
 
 
+def _settles(first: Evidence) -> bool:
+    """Did no outcome come again after another one, as where a first run leaves something behind for the others?"""
+    outcomes = first.combined()
+    return sum(x != y for x, y in pairwise(outcomes)) == len(set(outcomes)) - 1
+
+
 def _smallest(laboratory: _Laboratory, changes: tuple[Change, ...]) -> tuple[Change, ...]:
     """The changes that cannot be done without; empty where even all of them do not make the runs agree."""
     for change in reversed(changes):  # most causes are single, and one experiment is cheaper than all
         if laboratory.agree((change,)):
             return (change,)
-    if not laboratory.agree(changes):
+    if len(changes) < 2 or not laboratory.agree(changes):
         return ()
     for change in changes:
         rest = without(changes, change)

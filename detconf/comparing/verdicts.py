@@ -1,7 +1,7 @@
 """Per event of two aligned recordings: equal, introduced here, propagated, missing, extra.
 
 Equal witnesses prove equal inputs; unequal ones may still hold equal data, so that a propagated difference is one that
-*may* have come from before. An event that is no operation (state, published values) reads nothing that is recorded: it
+*may* have come from before. An event that is no operation (state, published values, a test's comparisons) reads nothing that is recorded: it
 counts as introduced only where nothing before it differs.
 """
 
@@ -16,7 +16,7 @@ from detconf.comparing.result import Counts
 from detconf.digests import Flag
 
 EQUAL, INTRODUCED, PROPAGATED, MISSING = range(4)
-OBSERVED = int(Flag.STATE | Flag.PUBLISHED)
+OBSERVED = int(Flag.STATE | Flag.PUBLISHED | Flag.COMPARED)
 
 
 @dataclass(slots=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 from detconf.knob import Knob
 from detconf.values import Cause
@@ -88,11 +90,25 @@ class Widened:
         draws: random operations. They draw in their own dtype, and so the same numbers.
         decides: a discrete choice or a Python number was made of floats, so that the program may have gone another way.
         lost: what stayed in its own dtype; empty for nothing.
+        takers: what NumPy does to an array that another framework gives to the program.
     """
 
     draws: int = 0
     decides: bool = False
     lost: str = ""
+    takers: list[Callable[[Any], Any]] = field(default_factory=list)
+
+    def giving(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """A method by which a framework gives the program an array, so that this goes on in float64."""
+
+        @functools.wraps(plain)
+        def give(*args: Any, **kwargs: Any) -> Any:
+            array = plain(*args, **kwargs)
+            for take in self.takers:
+                array = take(array)
+            return array
+
+        return give
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +159,7 @@ class Framework:
         launcher: the options with which Python starts a script as several ranks, but for their number; empty for none.
         admits: patterns of the warnings in which it says itself that an operation is not deterministic; group 1 names it.
         modes: path of `watch(seen: Modes, *, evaluate)`, a context manager over training and evaluation mode.
+        seeds: path of `fixed(numbers)`, a context in which seeds that a program sets, or takes from the system, come from an iterator.
         ladder: name of the module that runs a program in every graph mode (a `rungs.Ladder`); empty for none.
         machine: path of a function: fact -> text, of what chooses kernels and the order of sums in this process.
         tracer: name of the module whose `start(recorder)` reports every operation to a `recording.recorder.Recorder` until
@@ -150,9 +167,9 @@ class Framework:
         shadow: name of the module whose `start(study)` follows every operation with a `shadows.study.Study` and returns an
             `Engine`; empty for none.
         uncaptured: name of the module with the experiments on graph capture: `watch(seen: Captured)`, `without()` and `anew()`
-            are contexts, `remedies()` are settings; empty for none.
-        widening: path of `widening(seen: Widened)`, a context in which programs compute in float64 what they compute in less,
-            without bookkeeping; empty for none.
+            are contexts, and `disturbed(seed, units)` one with rounding noise on results; `remedies()` are settings; empty for none.
+        widening: path of `widening(seen: Widened, roots)`, a context in which programs compute in float64 what they compute in
+            less, without bookkeeping; `roots` are functions whose arrays may be widened beforehand. Empty for none.
         sums: name of the module whose SUMS says of its operations, by name, what they add up (`PRODUCTS` or `TERMS`); it needs
             nothing of the framework. Empty for none.
     """
@@ -170,6 +187,7 @@ class Framework:
     launcher: tuple[str, ...] = ()
     admits: tuple[str, ...] = ()
     modes: str = ""
+    seeds: str = ""
     tracer: str = ""
     shadow: str = ""
     ladder: str = ""

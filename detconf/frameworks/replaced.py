@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
 from typing import Any
 
 _INHERITED = object()
@@ -21,3 +23,56 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
             delattr(owner, name)
         else:
             setattr(owner, name, plain)
+
+
+@contextmanager
+def replaced_everywhere(*places: tuple[Any, str, Any]) -> Iterator[None]:
+    """Several attributes of modules, also where the globals of other modules hold them, as after `from torch.jit import trace`.
+
+    Modules of the owners' own packages keep them: they may be what the values call.
+
+    Args:
+        places: module, name, and what takes its place.
+    """
+    table = {id(getattr(owner, name)): value for owner, name, value in places}
+    packages = {owner.__name__.partition(".")[0] for owner, _, _ in places}
+    with ExitStack() as stack:
+        for key, module in list(sys.modules.items()):
+            names = getattr(module, "__dict__", {})
+            if key.partition(".")[0] not in packages and not table.keys().isdisjoint(map(id, list(names.values()))):
+                kept = {name: each for name, each in list(names.items()) if id(each) in table}
+                stack.callback(names.update, kept)
+                names.update({name: table[id(each)] for name, each in kept.items()})
+        for each in places:
+            stack.enter_context(replaced(*each))
+        yield
+
+
+@contextmanager
+def seeded_from(numbers: Iterator[int], *places: tuple[Any, str]) -> Iterator[None]:
+    """Functions that take a seed first, if any, are given the next of `numbers` in its place.
+
+    What is no number, such as a generator to go on with, is left.
+
+    Args:
+        numbers: without end.
+        places: owner and name of each function.
+    """
+
+    def fixed(plain: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(plain)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            given = [*args, *kwargs.values()][:1]
+            return plain(*args, **kwargs) if given and not _is_seed(given[0]) else plain(next(numbers))
+
+        return called
+
+    with ExitStack() as stack:
+        for owner, name in places:
+            stack.enter_context(replaced(owner, name, fixed(getattr(owner, name))))
+        yield
+
+
+def _is_seed(given: Any) -> bool:
+    """A number, text, or a sequence of numbers."""
+    return given is None or isinstance(given, float) or hasattr(given, "__index__") or hasattr(given, "__len__")

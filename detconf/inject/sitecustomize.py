@@ -33,8 +33,10 @@ def _configure():
 _DOORS = (
     # variable, module whose start_from_environment() it asks for, what is said where that fails
     ("DETCONF_RECORD", "detconf.recording.launching", "nothing is recorded"),
+    ("DETCONF_RECORD_COMPARISONS", "detconf.auditing.assertions.noting", "comparisons of tests are not recorded"),
     ("DETCONF_STEPS", "detconf.stopping", "the program is not stopped early"),
     ("DETCONF_EVALUATE", "detconf.evaluating", "training mode is not overruled"),
+    ("DETCONF_RESEED", "detconf.reseeding", "seeds are not fixed"),
     ("DETCONF_AUDIT", "detconf.auditing.assertions.attending", "the program is not audited"),
 )
 

@@ -20,7 +20,7 @@ from detconf.recording.running import Run, writer
 
 VARIABLE = "DETCONF_RECORD"
 """Path of the file; with it, a process under detconf's sitecustomize records itself."""
-LEVEL, VALUES, SOURCES, _OWNER = (f"{VARIABLE}_{name}" for name in ("LEVEL", "VALUES", "SOURCES", "OWNER"))
+LEVEL, VALUES, SOURCES, COMPARISONS, _OWNER = (f"{VARIABLE}_{name}" for name in ("LEVEL", "VALUES", "SOURCES", "COMPARISONS", "OWNER"))
 
 
 def run(  # noqa: PLR0913  # the options of a command
@@ -61,6 +61,7 @@ def run(  # noqa: PLR0913  # the options of a command
     others = [entry for entry in own.get("PYTHONPATH", "").split(os.pathsep) if entry not in ("", INJECT)]
     own["PYTHONPATH"] = os.pathsep.join([INJECT, *others])
     own |= {VARIABLE: path, LEVEL: level or LEVELS[0], VALUES: values, SOURCES: "1" if sources else ""} | earlier
+    own[COMPARISONS] = "1" if own[LEVEL] == LEVELS[0] else ""
     if switched_off(command):
         sys.stderr.write("detconf: -S, -E or -I in the command keeps detconf out of that Python: it is not recorded\n")
     try:

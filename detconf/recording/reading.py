@@ -101,12 +101,17 @@ class Recording:
         events, steps = last[0] if last else (0, 0)
         kept = self._rows("SELECT count(DISTINCT event) FROM arrays")[0][0]
         head = {"schema": f"detconf.recording/{VERSION}", "events": events, "steps": steps, "complete": False, "ended": None}
-        return head | {"kept": kept, "probed": self.probed(), "facts": {}} | self.about
+        return head | {"kept": kept, "probed": self.probed(), "failed": self.failed(), "facts": {}} | self.about
 
     def probed(self) -> list[str]:
         """The operations of which the gradient may have other bits than without the recorder."""
         query = "SELECT DISTINCT text FROM sites JOIN strings ON strings.id = name WHERE flags & ? ORDER BY text"
         return [str(name) for (name,) in self._rows(query, int(Flag.PROBED))]
+
+    def failed(self) -> list[str]:
+        """Where comparisons of a test fail: "test_x.py:12"."""
+        query = "SELECT DISTINCT text FROM sites JOIN strings ON strings.id = source WHERE flags & ? AND inputs > 0 ORDER BY sites.id"
+        return [str(place) for (place,) in self._rows(query, int(Flag.COMPARED))]
 
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """The events from index `start` up to, not including, `stop`, one batch in memory at a time.

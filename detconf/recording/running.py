@@ -142,6 +142,11 @@ class Run:
                 raise
 
 
+def in_progress() -> Run | None:
+    """The recording of this process."""
+    return _running
+
+
 def writer(path: str, level: str, *, replace: bool = True) -> Writer:
     """The writer of a recording that is to describe this process."""
     return Writer(path, partial(_about, level), replace=replace)

@@ -35,6 +35,9 @@ def as_text(recording: Recording, *, ops: bool) -> Iterator[str]:
     yield f"  {(about.get('attestation') or {}).get('headline') or 'no profile in force'}"
     if about["kept"]:
         yield f"  arrays are kept of {about['kept']} events"
+    if about["failed"]:
+        more = f", {len(about['failed']) - 1} more behind it" if about["failed"][1:] else ""
+        yield f"  a comparison fails at {about['failed'][0]}{more}; with values, detconf audit {name} says why"
     if about["probed"]:
         yield f"  note: the recorder may have changed bits of the gradients of {', '.join(about['probed'])}"
     if ops:

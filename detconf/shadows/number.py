@@ -83,6 +83,20 @@ for _name in ("add", "sub", "mul", "truediv", "pow", "mod"):
     setattr(Number, f"__r{_name}__", _reflected(_name, _function))
 
 
+def _compared(name: str, function: Callable[..., Any]) -> Callable[[Number, Any], Any]:
+    def method(self: Number, other: Any) -> Any:
+        answer = function(float(self), float(other) if type(other) is Number else other)
+        if self.numbers.active and type(other) in (Number, float, int):
+            self.numbers.study.choose(f"python.{name}", (self, other), answer)
+        return answer
+
+    return method
+
+
+for _name in ("lt", "le", "gt", "ge"):  # equality is asked by every dictionary
+    setattr(Number, f"__{_name}__", _compared(_name, getattr(operator, _name)))
+
+
 class Numbers:
     """The numbers of one study.
 
@@ -105,8 +119,9 @@ class Numbers:
             self._given[-1][value] = known
         return Number(value, known, self)
 
-    def escape(self, value: float, known: Known) -> None:
-        """A plain float left an array by a door where no number can be given out, such as `float(x)`."""
+    def escape(self, value: float, known: Known, *, seen: bool = False) -> None:
+        """A plain float left an array by a door where no number can be given out, such as `float(x)`; or it may (not `seen`)."""
+        self.study.escaped += seen
         _remember(self._escaped, value, known)
 
     @contextmanager

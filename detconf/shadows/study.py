@@ -142,6 +142,8 @@ class Study:
         alterations: number of an operation -> {option: other value}, for its shadow only.
         rounding: a format of `formats.ROUNDINGS`: the inputs of contractions (products, convolutions) are rounded to it,
             in the shadow only; empty for none.
+        adding: makes another shadow of what an operation gave that adds up (`Operation.adds`), of the operation, which has no
+            results yet, and that shadow; None for none.
         casts: casts between float types round the shadow too ("kept"), or pass it as it is ("free").
         keep_real: keep copies of the real arrays.
         sources: note source lines.
@@ -150,6 +152,8 @@ class Study:
         engines: of the frameworks at hand; NumPy's first.
         step: optimizer steps done.
         drawn: random operations so far.
+        escaped: plain floats that left an array by a door where they cannot be followed, `float(x)`: what the program decides by
+            them is not seen.
     """
 
     noise: int | None = None
@@ -159,6 +163,7 @@ class Study:
     amendments: Mapping[int, Callable[[Any], Any]] = field(default_factory=dict)
     alterations: Mapping[int, Mapping[str | int, Any]] = field(default_factory=dict)
     rounding: str = ""
+    adding: Callable[[Operation, Any], Any] | None = None
     casts: str = "free"
     keep_real: bool = False
     sources: bool = True
@@ -168,6 +173,7 @@ class Study:
     engines: list[Engine] = field(default_factory=list)
     step: int = 0
     drawn: int = 0
+    escaped: int = 0
 
     def leaf(  # noqa: PLR0913  # the parts of a value
         self, shadow: Any, dtype: str, origin: str, *, real: Any = None, lost: str = "", frozen: bool = False
@@ -208,24 +214,20 @@ class Study:
             frozen: nobody will ever write to the shadows: they are not copied.
         """
         index = len(self.operations)
-        made = [self._value(shadow, dtype, index, "", real, lost, frozen=frozen) for shadow, dtype, real in writes]
-        self.operations.append(
-            Operation(
-                index,
-                name,
-                list(reads),
-                [value for value, _ in made],
-                random,
-                state,
-                options or {},
-                source,
-                self.step,
-                local,
-                decided,
-                adds,
-            )
-        )
-        return made
+        made = Operation(index, name, list(reads), [], random, state, options or {}, source, self.step, local, decided, adds)
+        if self.adding is not None and adds and len(writes) == 1:
+            writes = [(self.adding(made, writes[0][0]), *writes[0][1:])]
+        values = [self._value(shadow, dtype, index, "", real, lost, frozen=frozen) for shadow, dtype, real in writes]
+        made.writes = [value for value, _ in values]
+        self.operations.append(made)
+        return values
+
+    def choose(self, name: str, operands: Sequence[Any], answer: Any, source: str = "") -> None:
+        """The program compared two numbers, of which one is followed at least, and goes on by the answer."""
+        reads = [(place, known) for place, each in enumerate(operands) if (known := self.known(each)) is not None]
+        plain: dict[str | int, Any] = {place: each for place, each in enumerate(operands) if place not in dict(reads)}
+        given = [Read(each.value) if not each.value.shape else Read(each.value, np.asarray(each.shadow)) for _, each in reads]
+        self.operation(name, given, [(np.asarray(bool(answer)), "bool", None)], options=plain, source=source, decided=True)
 
     def altered(self) -> Mapping[str | int, Any]:
         """Other options for the shadow of the operation that comes next."""

@@ -14,19 +14,18 @@ import json
 import os
 import random
 import sys
-import threading
-from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from detconf.auditing.assertions.comparisons import ASSERTIONS, METHODS, PREDICATES, Comparison, expected, here, operands, spelt, tolerance
+from detconf.auditing.assertions.watching import Call, Watching
 from detconf.frameworks import frameworks
 from detconf.frameworks.base import Framework
 from detconf.lookup import finished, first_line, is_imported
 
 if TYPE_CHECKING:
+    from detconf.auditing.assertions.comparisons import Comparison
     from detconf.auditing.elsewhere.requests import Request
     from detconf.shadows.study import Study
 
@@ -47,17 +46,13 @@ def start_from_environment() -> None:
     for framework in frameworks():
         if framework.module:
             register_post_import_hook(partial(attendance.arrived, framework), framework.module)
-    for module, names in ASSERTIONS.items():
-        register_post_import_hook(partial(attendance.patch, names, raises=True), module)
-    for module, names in PREDICATES.items():
-        register_post_import_hook(partial(attendance.patch, names, raises=False), module)
-    register_post_import_hook(attendance.patch_methods, "unittest.case")
+    attendance.watch()
     for module, kind, method in RUNNERS:
         register_post_import_hook(partial(attendance.patch_runner, kind, method), module)
     atexit.register(attendance.leave)
 
 
-class Attendance:
+class Attendance(Watching):
     """One process of a test command.
 
     Args:
@@ -66,13 +61,13 @@ class Attendance:
     """
 
     def __init__(self, answer: str, at: str) -> None:
+        super().__init__()
         self.answer = answer
         self.at = int(at) if at else None
         self.reached = 0
         self.study: Study | None = None
         self.pending: tuple[Comparison, Any] | None = None
         self._request: Request | None = None
-        self._inside = threading.local()
         self._stack = ExitStack()
         self._sight: Any = None
         self._recompiled = False
@@ -124,19 +119,6 @@ class Attendance:
             self.study.lose(words)
         sys.stderr.write(f"detconf: {words}\n")
 
-    # comparisons
-
-    def patch(self, names: tuple[str, ...], module: Any, *, raises: bool) -> None:
-        """Put ours in place of functions of a module."""
-        for name in names:
-            plain = getattr(module, name, None)
-            if callable(plain) and not hasattr(plain, "__detconf__"):
-                setattr(module, name, self._attended(name, plain, raises=raises))
-
-    def patch_methods(self, module: Any) -> None:
-        """Put ours in place of methods of unittest.TestCase."""
-        self.patch(METHODS, module.TestCase, raises=True)
-
     def patch_runner(self, kind: str, method: str, module: Any) -> None:
         """Before the first test runs, its file is loaded, and its functions can be recompiled where that is asked for."""
         plain = getattr(getattr(module, kind), method)
@@ -164,60 +146,30 @@ class Attendance:
         except Exception as error:  # noqa: BLE001  # the program goes on
             self._lose(f"floats are not rounded: {first_line(error)}")
 
-    def _attended(self, name: str, plain: Callable[..., Any], *, raises: bool) -> Callable[..., Any]:
-        @functools.wraps(plain)
-        def attended(*args: Any, **kwargs: Any) -> Any:
-            if getattr(self._inside, "on", False):
-                return plain(*args, **kwargs)
-            if self.reached == self.at:  # the comparison computes with its operands, which is none of their origin
-                self._compared(name, plain, (args, kwargs), "")
-            error: BaseException | None = None
-            self._inside.on = True
-            try:
-                result = plain(*args, **kwargs)
-            except AssertionError as raised:
-                error = raised
-                raise
-            finally:
-                self._inside.on = False
-                if error is not None:
-                    self._compared(name, plain, (args, kwargs), str(error) or name)
-            self._compared(name, plain, (args, kwargs), "" if raises or bool(result) else f"{name} is False", certain=raises)
-            return result
+    # comparisons
 
-        attended.__detconf__ = True  # type: ignore[attr-defined]  # ours, not to be wrapped again
-        return attended
+    def before(self, call: Call) -> None:
+        """Stop at the comparison in question, before it computes with its operands, which is none of their origin."""
+        if self.reached == self.at:
+            self._stop(*self._read(call), self.reached)
 
-    def _compared(
-        self, name: str, plain: Any, given: tuple[Any, Mapping[str, Any]], failed: str, *, certain: bool = True
-    ) -> None:  # the parts of a call
-        """A comparison was made; `failed` is why it fails, empty where it holds."""
-        try:
-            frame = here(2)
-            number, self.reached = self.reached, self.reached + 1
-            if number != self.at if self.at is not None else not failed or expected(frame.f_code.co_filename, frame.f_lineno, name):
-                return
-            comparison, pair = self._read(name, plain, given, failed, frame)
-            if self.at is not None or certain or comparison.fails:
-                self._stop(comparison, pair, number)
-            self.pending = comparison, (pair, number)
-        except Exception as error:  # noqa: BLE001  # the program goes on
-            sys.stderr.write(f"detconf: a comparison could not be taken: {first_line(error)}\n")
+    def compared(self, call: Call, before: Any) -> None:
+        """A comparison was made: stop where it fails."""
+        del before
+        number, self.reached = self.reached, self.reached + 1
+        if self.at is not None or not call.counts:
+            return
+        comparison, pair = self._read(call)
+        if call.certain or comparison.fails:
+            self._stop(comparison, pair, number)
+        self.pending = comparison, (pair, number)
 
-    def _read(
-        self, name: str, plain: Any, given: tuple[Any, Mapping[str, Any]], failed: str, frame: Any
-    ) -> tuple[Comparison, Any]:  # as above
+    def _read(self, call: Call) -> tuple[Comparison, Any]:
         from detconf.auditing.assertions.pairs import Pair  # needs NumPy, which is there
 
-        args, kwargs = given
-        self_less = args[1:] if name in METHODS else args
-        actual, desired, named = operands(plain, args, kwargs) if name not in METHODS else operands(_like(plain), self_less, kwargs)
-        file, line = frame.f_code.co_filename, frame.f_lineno
-        ours, theirs, fails = spelt(file, line, name)
-        pair = Pair.of(actual, desired, ours or "actual", self.study)
-        rtol, atol = tolerance(name, named, pair.dtype)
-        words = " ".join(failed.split())[:200]
-        return Comparison(name, file, line, ours, theirs, rtol, atol, fails, words), pair
+        pair = Pair.of(*call.operands(), call.name, self.study)
+        pair.broadcast()
+        return call.comparison(pair.dtype), pair
 
     # the end
 
@@ -255,11 +207,6 @@ class Attendance:
     def _count(self) -> None:
         with suppress(OSError), open(f"{self.answer}.{os.getpid()}.json", "w", encoding="utf-8") as file:
             json.dump({"reached": self.reached}, file)
-
-
-def _like(plain: Any) -> Callable[..., Any]:
-    """A method without its `self`."""
-    return functools.partial(plain, None)
 
 
 def _seed(framework: Framework) -> None:

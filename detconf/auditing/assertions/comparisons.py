@@ -24,6 +24,8 @@ PREDICATES: Mapping[str, tuple[str, ...]] = {"numpy": ("allclose", "array_equal"
 """Functions that return False, by module."""
 METHODS = ("assertAlmostEqual",)
 """Of unittest.TestCase."""
+APPROXIMATE = ("ApproxNumpy", "ApproxMapping", "ApproxSequenceLike", "ApproxScalar")
+"""Classes of pytest: `==` with what pytest.approx gives."""
 _NAMES = (("actual", "x", "a", "a1", "first", "input"), ("desired", "expected", "y", "b", "a2", "second", "other"))
 _CLOSE = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}
 """Defaults of torch.testing.assert_close (torch/testing/_comparison.py, _DTYPE_PRECISIONS), by dtype; complex as their parts."""
@@ -94,8 +96,15 @@ def tolerance(function: str, named: Mapping[str, Any], dtype: str) -> tuple[floa
         return 0.0, 0.0
     if function == "assert_close" and named.get("rtol") is None:
         return _CLOSE.get(dtype.replace("complex128", "float64").replace("complex64", "float32"), (0.0, 0.0))
+    if function == "approx":  # the larger of the two counts (pytest's ApproxScalar.tolerance)
+        rel, least = named.get("rel"), named.get("abs")
+        return _number(1e-6 if rel is None and least is None else rel or 0.0), _number(1e-12 if least is None else least)
     rtol, atol = named.get("rtol", 1e-5), named.get("atol", 1e-8)
     return _number(rtol), _number(atol)
+
+
+def approx(actual: Any, expected: Any, rel: Any, abs: Any) -> None:  # noqa: A002  # pytest's names
+    """What `actual == pytest.approx(expected, rel, abs)` compares."""
 
 
 def _number(value: Any) -> float | None:
@@ -123,6 +132,8 @@ def spelt(file: str, line: int, function: str) -> tuple[str, str, bool]:
         if call.lineno <= line <= (call.end_lineno or call.lineno) and _called(call) == function:
             texts = [ast.unparse(each) for each in call.args[:2] if not isinstance(each, ast.Starred)]
             texts += [ast.unparse(each.value) for each in call.keywords if each.arg in (*_NAMES[0], *_NAMES[1])]
+            if function == "approx":
+                texts = [_other_side(statement, call), *texts[:1]]
             actual, desired = (text if len(text) <= _LONGEST else "" for text in [*texts, "", ""][:2])
             return actual, desired, _fails(statement, call)
     return "", "", False
@@ -134,6 +145,13 @@ def expected(file: str, line: int, function: str) -> bool:
         caught for _, call, caught in _calls(file) if call.lineno <= line <= (call.end_lineno or call.lineno) and _called(call) == function
     ]
     return bool(found) and all(found)
+
+
+def _other_side(statement: ast.stmt, call: ast.Call) -> str:
+    """What a statement compares a call with."""
+    compared = (each for each in ast.walk(statement) if isinstance(each, ast.Compare) and call in (each.left, *each.comparators))
+    found = next(compared, None)
+    return "" if found is None else ast.unparse(found.comparators[0] if call is found.left else found.left)
 
 
 @lru_cache(maxsize=64)
@@ -181,4 +199,6 @@ def _fails(statement: ast.stmt, call: ast.Call) -> bool:
 def _needs(test: ast.expr, call: ast.Call) -> bool:
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return any(_needs(each, call) for each in test.values)
+    if isinstance(test, ast.Compare):  # with pytest.approx(...)
+        return call in (test.left, *test.comparators) and all(isinstance(each, ast.Eq) for each in test.ops)
     return test is call

@@ -6,20 +6,17 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from detconf import facts
 from detconf.auditing.assertions.commanding import CommandLaboratory, Operand, Run
 from detconf.auditing.assertions.comparisons import Comparison
 from detconf.auditing.assertions.pairs import require
+from detconf.auditing.assertions.wording import labels, told
 from detconf.auditing.elsewhere import conditions
 from detconf.auditing.elsewhere.requests import Request
 from detconf.auditing.entry import examined
 from detconf.auditing.laboratory import Observation, Side
-from detconf.auditing.meaning import numbers
-from detconf.auditing.result import Audit, Evidence, Proof, Tolerance
+from detconf.auditing.result import Audit, Evidence, Proof
 from detconf.commandline import switched_off
 from detconf.errors import TargetError
 from detconf.values import Cause
@@ -49,7 +46,7 @@ def audit_command(command: Sequence[str]) -> Audit:
         laboratory.at, laboratory.comparison = first.number, first.comparison
         require(first.whole)
         found = examined(laboratory, *_sides(laboratory, first.comparison))
-        return _told(found, first, first.whole, laboratory)
+        return _told(found, first.comparison, first.whole, laboratory)
 
 
 @contextmanager
@@ -61,11 +58,8 @@ def _laboratory(command: Sequence[str]) -> Iterator[CommandLaboratory]:
 
 
 def _sides(laboratory: CommandLaboratory, met: Comparison) -> tuple[Side, Side]:
-    reference, candidate = met.desired or "the desired operand", met.actual or "the actual operand"
-    if reference == candidate:
-        reference, candidate = f"{reference} (desired)", f"{candidate} (actual)"
-    at = f" at {met.place}"
-    return Side(reference + at, Operand("desired", laboratory)), Side(candidate + at, Operand("actual", laboratory))
+    reference, candidate = labels(met)
+    return Side(reference, Operand("desired", laboratory)), Side(candidate, Operand("actual", laboratory))
 
 
 def _passed(command: Sequence[str], run: Run) -> Audit:
@@ -95,21 +89,13 @@ def _passed(command: Sequence[str], run: Run) -> Audit:
     )
 
 
-def _told(found: Audit, run: Run, whole: Observation, laboratory: CommandLaboratory) -> Audit:
-    """The verdict, with what is known of the comparison."""
-    met = run.comparison
-    assert met is not None  # noqa: S101  # it was stopped there
-    words = f"{met.place}: {met.text} fails"
-    words = words if not met.message else f"{words}: {met.message}"
+def _told(found: Audit, met: Comparison, whole: Observation, laboratory: CommandLaboratory) -> Audit:
+    """The verdict, with what is known of the comparison and of other runs."""
+    verdict = told(found, met, whole)
+    often = _often(laboratory) if verdict.used and found.cause in _BENIGN else []
     start = f"each run started from the same generators; DETCONF_SEED={laboratory.seed} repeats this audit"
-    used = _used(met, found, whole)
-    often = _often(laboratory) if used and found.cause in _BENIGN else []
-    evidence = (Evidence(words), *found.evidence, *often, Evidence(start))
-    cause, summary, proof = found.cause, found.summary, found.proof
-    if found.equal:  # types, devices or NaN are compared too
-        cause, summary, proof = Cause.UNKNOWN, "the operands are equal in every byte: the comparison fails by something else", None
-    unexamined = (*found.unexamined, *_disturbed(laboratory, whole))
-    return replace(found, unexamined=unexamined, cause=cause, summary=summary, proof=proof, evidence=evidence, used=used)
+    evidence = (*verdict.evidence, *often, Evidence(start))
+    return replace(verdict, unexamined=(*found.unexamined, *_disturbed(laboratory, whole)), evidence=evidence)
 
 
 def _disturbed(laboratory: CommandLaboratory, whole: Observation) -> list[str]:
@@ -128,28 +114,3 @@ def _often(laboratory: CommandLaboratory) -> list[Evidence]:
     if not runs or (failing > 1 and different == 1):
         return []  # it seeds itself
     return [Evidence(f"started from {runs} other random numbers, the command fails in {failing} runs", failing / runs)]
-
-
-def _used(met: Comparison, found: Audit, whole: Observation) -> str:
-    """One sentence on the tolerance of the comparison."""
-    rtol, atol = met.rtol, met.atol
-    if rtol is None or atol is None:
-        return ""
-    for each in found.tolerance:
-        words = _against(each, rtol, atol, whole)
-        if words:
-            return f"{met.function} at {met.place} uses rtol={rtol:g} atol={atol:g}: {words}"
-    return ""
-
-
-def _against(each: Tolerance, rtol: float, atol: float, whole: Observation) -> str:
-    array = whole.arrays.get(f"desired/{each.name}")
-    size: Any = numbers(array) if array is not None else None
-    if size is None or not size.size:
-        return ""
-    size = np.abs(size).astype(np.float64)
-    short = int(np.sum(atol + rtol * size < each.atol + each.rtol * size))
-    bound = f"the bound of a correct computation (rtol={each.rtol:.1e} atol={each.atol:.1e})"
-    if short:
-        return f"under {bound} for {short:,} of {size.size:,} elements, so that a correct program may fail it by rounding alone"
-    return f"above {bound}: rounding alone does not fail it"

@@ -37,7 +37,7 @@ class Pair:
 
     @classmethod
     def of(cls, actual: Any, desired: Any, name: str, study: Study | None) -> Pair:
-        """The operands of a comparison.
+        """The operands of a comparison, each in its own shape.
 
         Raises:
             TargetError: one holds no arrays.
@@ -48,7 +48,6 @@ class Pair:
         if not set(pair.arrays["actual"]) & set(pair.arrays["desired"]):  # a list of numbers against an array
             pair._take("actual", np.asarray(actual), name, study)
             pair._take("desired", np.asarray(desired), name, study)
-        pair._broadcast()
         return pair
 
     def _take(self, role: str, value: Any, name: str, study: Study | None) -> None:
@@ -61,8 +60,8 @@ class Pair:
             if known is not None:
                 self.known[role][path] = Known(np.array(known.shadow), known.value)
 
-    def _broadcast(self) -> None:
-        """Comparisons broadcast: a number against an array."""
+    def broadcast(self) -> None:
+        """Spread both as comparisons do: a number against an array."""
         for name, actual in list(self.arrays["actual"].items()):
             desired = self.arrays["desired"].get(name)
             if desired is None or desired.shape == actual.shape:

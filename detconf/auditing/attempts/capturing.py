@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -10,12 +11,14 @@ import numpy as np
 
 from detconf.arrays import Array
 from detconf.auditing.attempts.drawing import evaluated
+from detconf.auditing.attempts.tipping import tipped
 from detconf.auditing.laboratory import Side
 from detconf.auditing.meaning import COARSE, SEEN, close, numbers
 from detconf.auditing.question import Finding, Question, Results, everywhere, experiments
 from detconf.auditing.result import Evidence, Fix, Proof
 from detconf.comparison import diverge
 from detconf.errors import TargetError
+from detconf.frameworks.base import Remedy
 from detconf.shadows.study import Study
 from detconf.values import Cause
 
@@ -38,7 +41,7 @@ def captured(question: Question) -> Finding | None:
         return None
     words = f"{', '.join(sorted(names))}: without it, as plain Python, the two sides agree"
     removed = Evidence(words, share)
-    for remedy in (each for module in experiments() for each in module.remedies()):
+    for remedy in _remedies(question):
         with remedy.inside():
             share = _agree(question)
         if share is None:
@@ -46,10 +49,10 @@ def captured(question: Question) -> Finding | None:
             continue
         proof = Proof(_REMOVED, f"with {remedy.words} the sides agree", share)
         return Finding(remedy.cause, _WORDS[remedy.cause], proof, [removed], [Fix(remedy.words, verified=True)])
-    single = _single_constants(question)
-    if single is not None:
-        single.evidence.insert(0, removed)
-        return single
+    shown = _single_constants(question) or tipped(question)
+    if shown is not None:
+        shown.evidence.insert(0, removed)
+        return shown
     with everywhere("anew"):
         share = _agree(question)
     if share is not None:
@@ -65,6 +68,14 @@ def captured(question: Question) -> Finding | None:
     proof = Proof(_REMOVED, words, removed.figure if isinstance(removed.figure, float) else None)
     summary = "the captured graph computes something else than the program that it was captured from"
     return Finding(Cause.SEMANTICS, summary, proof, [removed], [Fix("run this part without capture", verified=True)])
+
+
+def _remedies(question: Question) -> Iterator[Remedy]:
+    """Settings to be tried. Where nothing is drawn, no generator makes a difference."""
+    observations = question.exact_a, question.exact_b
+    still = all(each is not None and not each.study.drawn and not each.study.losses for each in observations)
+    for module in experiments():
+        yield from (each for each in module.remedies() if not (still and each.cause is Cause.RNG))
 
 
 def _single_constants(question: Question) -> Finding | None:
@@ -138,7 +149,7 @@ _LARGEST = 1e38
 def _roundings_left_out(question: Question) -> Finding | None:
     """Where the program computes in less than single precision, its own roundings are large enough to hide that some are missing."""
     before = _distance(question, question.real_a, question.real_b)
-    for remedy in (each for module in experiments() for each in module.remedies()):
+    for remedy in _remedies(question):
         with remedy.inside():
             after = _distance(question, *_both(question))
         if after <= before / _SHRINKS:

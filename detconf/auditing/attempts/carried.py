@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from detconf.auditing.attempts.lineage import WAYS, Update, family, is_whole, kind_of, same
 from detconf.auditing.attempts.parting import Parting, part
 from detconf.auditing.laboratory import Observation
 from detconf.auditing.question import Finding, Question, put
 from detconf.auditing.result import Evidence, Fix, Proof
-from detconf.shadows.pool import Pool
 from detconf.shadows.regions import plain
-from detconf.shadows.study import Operation, Study, Value
+from detconf.shadows.study import Operation, Value
 from detconf.values import Cause
 
 
@@ -23,19 +25,21 @@ class Restored:
     Attributes:
         states: name of an operation -> amendments of what it read fresh.
         numbers: name of an operation -> alterations of its options.
+        plain: all that was read fresh is zeros or ones.
     """
 
     states: dict[str, dict[int, Callable[[Any], Any]]] = field(default_factory=dict)
     numbers: dict[str, dict[int, dict[str | int, Any]]] = field(default_factory=dict)
+    plain: bool = True
 
     def with_(self, other: Restored) -> Restored:
         """Both together."""
-        return Restored(_joined(self.states, other.states), _joined(self.numbers, other.numbers))
+        return Restored(_joined(self.states, other.states), _joined(self.numbers, other.numbers), self.plain and other.plain)
 
     def without(self, kind: str, name: str) -> Restored:
         """But for the states, or the numbers, of one operation."""
         kept = {each: {key: value for key, value in getattr(self, each).items() if (each, key) != (kind, name)} for each in _KINDS}
-        return Restored(**kept)
+        return Restored(**kept, plain=self.plain)
 
     def parts(self) -> list[tuple[str, str]]:
         """("states" or "numbers", name of an operation)."""
@@ -59,7 +63,7 @@ def _joined(a: Mapping[str, Mapping[int, Any]], b: Mapping[str, Mapping[int, Any
 
 def carried(parting: Parting) -> Finding | None:
     """Where the reference goes on from a state, the candidate starts from a fresh one."""
-    if not _states(parting).states:
+    if not _states(parting):
         return None
     found = _more(parting, Restored())
     if found is None:
@@ -69,6 +73,9 @@ def carried(parting: Parting) -> Finding | None:
     fixed = len(_fixed(parting, after))
     names = [parting.output] if _agrees(parting, after, parting.output) else []
     restored, names = _others(parting, restored, after, names)
+    if not names and not (restored.plain or parting.restores):  # that an operation gives what it gave, from what it read, shows nothing
+        parting.question.tried.append("the reference's state put where the candidate's begins anew: still different")
+        return None
     return _finding(parting, _needed(parting, restored, names), names, fixed)
 
 
@@ -79,9 +86,10 @@ def _more(parting: Parting, restored: Restored) -> tuple[Restored, Observation] 
     """
     states, numbers = _states(parting), _numbers(parting)
     best, found = 0, None
-    for new in (*([numbers] if restored.parts() else []), states, *([states.with_(numbers)] if numbers.parts() else [])):
+    both = [each.with_(numbers) for each in states] if numbers.parts() else []
+    for new in (*([numbers] if restored.parts() and numbers.parts() else []), *states, *both):
         trial = restored.with_(new)
-        after = trial.tried(parting.question) if new.parts() else None
+        after = trial.tried(parting.question)
         fixed = len(_fixed(parting, after)) if after else 0
         if after and _agrees(parting, after, parting.output):
             return trial, after
@@ -149,62 +157,77 @@ def _finding(parting: Parting, restored: Restored, names: list[str], fixed: int)
     return Finding(Cause.STATE, summary, Proof("removed", what), evidence, [fix], operation=first)
 
 
-def _states(parting: Parting) -> Restored:
-    """What the sources read fresh."""
-    found = Restored()
-    for operation in parting.theirs.sources:
-        anew = next(filter(None, (_slots(operation, twin, parting) for twin in _twins(operation, parting))), {})
-        if anew:
-            found.states.setdefault(operation.name, {}).update(anew)
-    return found
+def _states(parting: Parting) -> list[Restored]:
+    """What the sources read fresh, by each way of telling which of the reference's operations is theirs; each once."""
+    found: dict[tuple[tuple[int, int], ...], Restored] = {}
+    for twins in WAYS:
+        restored, taken = Restored(), []
+        for operation in parting.theirs.sources:
+            slots = next(filter(None, (_slots(operation, twin, parting) for twin in twins(operation, parting))), {})
+            for mine, theirs in slots.values():
+                restored.states.setdefault(operation.name, {})[mine.index] = put(theirs.shadow.reshape(mine.shape))
+                restored.plain = restored.plain and _fresh(mine)
+                taken.append((mine.index, theirs.index))
+        if taken:
+            found.setdefault(tuple(sorted(taken)), restored)
+    return list(found.values())
 
 
 def _numbers(parting: Parting) -> Restored:
-    """The numbers that the reference's twins of the sources have as options, where they are others."""
+    """The numbers that the reference's twins of the sources have as options, where they are others, there and from there on."""
     found = Restored()
     for operation in parting.theirs.sources:
-        for twin in _twins(operation, parting)[:1]:
-            others = {key: value for key, value in twin.options.items() if isinstance(value, float) and operation.options.get(key) != value}
-            if others:
-                found.numbers.setdefault(operation.name, {})[operation.index] = others
+        twins = next(filter(None, (way(operation, parting) for way in WAYS)), [])
+        for twin in twins[:1]:
+            if _others_than(operation, twin):
+                pairs = [(operation, twin), *_later(operation, twin, parting)]
+                new = {mine.index: others for mine, theirs in pairs if (others := _others_than(mine, theirs))}
+                found.numbers.setdefault(operation.name, {}).update(new)
     return found
 
 
-def _starts_anew(operation: Operation, place: int, other: Value, parting: Parting) -> bool:
+def _others_than(operation: Operation, twin: Operation) -> dict[str | int, Any]:
+    """The twin's numbers that the operation has not."""
+    return {key: value for key, value in twin.options.items() if _is_number(value) and operation.options.get(key) != value}
+
+
+def _later(operation: Operation, twin: Operation, parting: Parting) -> Iterator[tuple[Operation, Operation]]:
+    """Those of the same kind behind both, counted from the end: a state that begins anew may be spared its first update."""
+    sides = ((operation, parting.b.study), (twin, parting.a.study))
+    mine, theirs = ([each for each in study.operations if each.index > at.index and kind_of(each) == kind_of(at)] for at, study in sides)
+    yield from zip(reversed(mine), reversed(theirs), strict=False)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+
+
+def _starts_anew(operation: Operation, place: int, twin: Operation, parting: Parting) -> bool:
     """Is what the candidate reads there fresh, where the reference's goes back to earlier steps?
 
-    A buffer that an optimizer makes at its first step is computed, of the gradient: fresh is then what does not go back,
-    in a candidate that does carry the like on at other steps (one that never does has another formula, not another state).
+    Fresh is what is zeros or ones, and what has fewer updates behind it than the reference's (a copy of the weights for an
+    average of them, a first gradient for a momentum) in a candidate that had carried it on further before. One that never
+    did has another formula, not another state.
     """
-    value, study = operation.reads[place].value, parting.b.study
+    value, other = operation.reads[place].value, twin.reads[place].value
     if _fresh(value):
         return not _fresh(other) and other.maker >= 0
     if parting.restores and _read_before(operation, place, other, parting):
         return True
-    if _goes_back(value, study) or not _goes_back(other, parting.a.study):
+    update = Update.of(other, parting.a.study)
+    if update is None:
         return False
-    alike = (each for each in study.operations if each.name == operation.name and len(each.reads) > place)
-    return any(_goes_back(each.reads[place].value, study) for each in alike)
+    mine, theirs = parting.b.study, parting.a.study
+    count = update.count(value, mine)
+    before = (each.reads[place].value for each in family(operation, mine) if each.index < operation.index)
+    return count < update.count(other, theirs) and any(update.count(each, mine) > count for each in before)
 
 
 def _read_before(operation: Operation, place: int, other: Value, parting: Parting) -> bool:
     """After a resume: did the reference read this very value there at an earlier time than the one it reads now?"""
     earlier = (each for each in parting.a.study.operations if each.name == operation.name and len(each.reads) > place)
     value = operation.reads[place].value
-    return any(each.reads[place].value.index < other.index and _same(each.reads[place].shadow, value.shadow) for each in earlier)
-
-
-def _goes_back(value: Value, study: Study) -> bool:
-    """Was it updated in place, step after step?"""
-    step = study.operations[value.maker].step if value.maker >= 0 else 0
-    while value.maker >= 0:
-        maker = study.operations[value.maker]
-        if maker.step < step:
-            return True
-        if not maker.name.partition(".")[2].partition(".")[0].endswith("_") or not maker.reads:
-            return False
-        value = maker.reads[0].value
-    return False
+    return any(each.reads[place].value.index < other.index and same(each.reads[place].shadow, value.shadow) for each in earlier)
 
 
 def _fresh(value: Value) -> bool:
@@ -212,33 +235,21 @@ def _fresh(value: Value) -> bool:
     return value.shadow is not None and plain(value.shadow)
 
 
-def _slots(operation: Operation, twin: Operation, parting: Parting) -> dict[int, Callable[[Any], Any]]:
-    """What the operation reads fresh, to be amended by what its twin in the reference reads."""
-    found = {}
+_BEHIND = 2
+"""Operations behind the one where the sides part, at which a fresh state may have been read: what it gave was there before."""
+
+
+def _slots(operation: Operation, twin: Operation, parting: Parting, deep: int = _BEHIND) -> dict[int, tuple[Value, Value]]:
+    """What the operation, or those that made what it reads, read fresh: its number -> (it, what the twin in the reference reads)."""
+    found: dict[int, tuple[Value, Value]] = {}
     for place, (read, other) in enumerate(zip(operation.reads, twin.reads, strict=True)):
-        fits = read.shadow is not None and other.shadow is not None and read.shadow.shape == other.shadow.shape == read.value.shape
-        if fits and not _same(read.shadow, other.shadow) and _starts_anew(operation, place, other.value, parting):
-            found[read.value.index] = put(other.shadow)
+        value, theirs = read.value, other.value
+        if read.shadow is None or other.shadow is None or same(read.shadow, other.shadow):
+            continue
+        fits = value.shape == theirs.shape or (is_whole(read) and is_whole(other))
+        if fits and read.shadow.shape == other.shadow.shape and _starts_anew(operation, place, twin, parting):
+            found[value.index] = value, theirs
+        elif deep and value.maker >= 0 and theirs.maker >= 0:
+            makers = parting.b.study.operations[value.maker], parting.a.study.operations[theirs.maker]
+            found |= _slots(*makers, parting, deep - 1) if kind_of(makers[0]) == kind_of(makers[1]) else {}
     return found
-
-
-def _twins(operation: Operation, parting: Parting) -> list[Operation]:
-    """The reference's operations of that name with the most equal inputs, but some; the likeliest first.
-
-    Of two, the one that writes into the same is likelier, and then the one that has more options alike: the step of a parameter
-    and the update of its momentum may be one kind of operation, and read one gradient.
-    """
-    found: list[tuple[tuple[int, bool, int], Operation]] = []
-    for other in parting.ours.operations:
-        if other.name == operation.name and len(other.reads) == len(operation.reads):
-            equal = [_same(x.shadow, y.shadow) for x, y in zip(operation.reads, other.reads, strict=True)]
-            alike = sum(operation.options.get(key) == value for key, value in other.options.items())
-            found += [((sum(equal), equal[0], alike), other)] if any(equal) else []
-    found.sort(key=lambda pair: pair[0], reverse=True)
-    return [other for (equal, _, _), other in found if equal == found[0][0][0]]
-
-
-def _same(a: Any, b: Any) -> bool:
-    if a is None or b is None or a.shape != b.shape:
-        return False
-    return bool(Pool([(0, a)], 1e-9).find(b))

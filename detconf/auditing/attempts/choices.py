@@ -109,7 +109,7 @@ def _by_name(study: Study) -> dict[str, list[Operation]]:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def _restarts(a: Sequence[Any], b: Sequence[Any], *, anyway: bool) -> bool:
@@ -152,7 +152,7 @@ def _trials(operations: Sequence[Operation], others: Sequence[float]) -> Iterato
         for key, value in operation.options.items():
             # A switch of an operation that writes its arguments may ask for another argument: some builds crash without it.
             if not (isinstance(value, bool) and operation.name.endswith("_")):
-                yield from ((operation, key, value, other) for other in _alternatives(value, others))
+                yield from ((operation, key, value, other) for other in _alternatives(value, others) if harmless(key, value, other))
 
 
 def _numbers_of(operations: Sequence[Operation]) -> list[float]:
@@ -174,4 +174,25 @@ def _alternatives(value: Any, others: Sequence[float]) -> Iterator[Any]:
     elif isinstance(value, float):
         yield from (each for each in (*others, 1 - value, 0.0, 1.0) if each != value)
     elif isinstance(value, str):
-        yield from (each for each in ("none", "tanh") if each != value)
+        yield from words_like(value)
+
+
+_VOCABULARIES = (
+    ("none", "tanh"),
+    ("none", "mean", "sum"),
+    ("reflect", "replicate", "circular", "constant"),
+    ("upscale_in_train", "downscale_in_infer"),
+    ("backward", "ortho", "forward"),
+)
+_COUNTS = frozenset(("groups", "num_groups", "group", "upscale_factor", "downscale_factor", "num_classes", "num_samples", "k"))
+
+
+def words_like(value: str) -> list[str]:
+    """Words that an option may have in place of one; a word of no known vocabulary may be an equation, a path, or data."""
+    return [each for each in dict.fromkeys(each for words in _VOCABULARIES if value in words for each in words) if each != value]
+
+
+def harmless(key: str | int, value: Any, other: Any) -> bool:
+    """May another value be tried here? Not every kernel checks: none of a count (of groups) divides by zero and ends the process."""
+    counts = isinstance(key, int) or key in _COUNTS
+    return not (counts and type(value) is int and value > 0 and isinstance(other, int) and other < 1)

@@ -6,7 +6,7 @@ read what the reference has too. A cause is named when repairing exactly one thi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +14,13 @@ import numpy as np
 
 from detconf.auditing.attempts.carried import carried
 from detconf.auditing.attempts.choices import decided, optional, unlike
+from detconf.auditing.attempts.flipping import branches, flips, settled
 from detconf.auditing.attempts.layouts import arranged
 from detconf.auditing.attempts.parting import Parting, first_output, part
 from detconf.auditing.question import Finding, Question, put
 from detconf.auditing.result import Evidence, Fix, Proof
 from detconf.shadows.formats import ROUNDINGS, round_to, unit
-from detconf.shadows.study import Value
+from detconf.shadows.study import Operation, Value
 from detconf.values import Cause
 
 _TOLERANCES = (1e-9, 1e-7, 1e-5)
@@ -34,7 +35,18 @@ def repaired(question: Question) -> Finding | None:
 
 def parted(question: Question) -> Finding | None:
     """Where no repair was found, say where the sides part, if it is shown that they mean different things there."""
-    return _unrepaired(question) or _exchanged(_unrepaired(question.exchanged()))
+    found = _unrepaired(question)
+    return found if found or _flips(question) else _exchanged(_unrepaired(question.exchanged()))
+
+
+def _flips(question: Question) -> bool:
+    """Did a decision fall otherwise within rounding? What is behind it may well be the same."""
+    a, b = question.exact_a, question.exact_b
+    name = first_output(question, b)
+    if a is None or b is None or not name:
+        return False
+    parting = part(question, a, b, name, _TOLERANCES[0])
+    return bool(flips(parting)) or branches(parting)
 
 
 def _exchanged(finding: Finding | None) -> Finding | None:
@@ -63,6 +75,10 @@ def _repaired(question: Question) -> Finding | None:
         if place == before:  # nothing new to try
             continue
         before = place
+        found, parting = settled(parting)
+        if found:
+            found.output = name
+            return found
         for attempt in (_formatted, _near, _wrapped, carried, decided, unlike, optional, arranged):
             found = attempt(parting)
             if found:
@@ -121,13 +137,18 @@ def _near(parting: Parting) -> Finding | None:
 
 def _wrapped(parting: Parting) -> Finding | None:
     """Integers that are the reference's numbers modulo a power of two: more than their dtype holds."""
-    ours = [value for operation in parting.ours.operations for value in operation.writes if value.shadow is not None and value.shadow.size]
-    for operation in parting.theirs.operations:
+    return wrapped(parting.ours.operations, parting.theirs.operations)
+
+
+def wrapped(ours: Iterable[Operation], theirs: Iterable[Operation]) -> Finding | None:
+    """The same, of operations of the reference and of the candidate."""
+    whole = [value.shadow for operation in ours for value in operation.writes if value.shadow is not None and value.shadow.size]
+    for operation in theirs:
         for value in operation.writes:
             bits = _BITS.get(value.dtype)
-            alike = (each for each in ours if bits and value.shadow is not None and each.shadow.size == value.shadow.size)
-            whole = next((each for each in alike if _modulo(each.shadow, value.shadow, 2.0 ** float(bits or 0))), None)
-            if whole is not None:  # integers have no shadow to be repaired; that all agree modulo so much is no accident
+            alike = (each for each in whole if bits and value.shadow is not None and each.size == value.shadow.size)
+            if any(_modulo(each, value.shadow, 2.0 ** float(bits or 0)) for each in alike):
+                # integers have no shadow to be repaired; that all agree modulo so much is no accident
                 words = f"{operation.name} makes numbers that {value.dtype} does not hold: the candidate has them modulo 2**{bits}"
                 proof = Proof("re-created", f"the reference's numbers modulo 2**{bits} are the candidate's, every one", 1.0)
                 fix = Fix(f"convert to a wider dtype before {operation.name}")
@@ -159,19 +180,31 @@ def _floats(value: Value) -> bool:
     return value.shadow is not None and value.shadow.size > 0 and np.issubdtype(value.shadow.dtype, np.floating)
 
 
+def _units(parting: Parting) -> float:
+    """By how much the sides are further apart than rounding explains, where decisions that rounding explains fall alike."""
+    a, b = parting.a.known[parting.output].shadow, parting.b.known[parting.output].shadow
+    noise = np.maximum(parting.question.splits[parting.output].noise, 1e-300)
+    return float(np.max(np.abs(b.reshape(a.shape) - a) / noise.reshape(a.shape), initial=0.0))
+
+
 def _unrepaired(question: Question) -> Finding | None:
     """No repair was found: it is still shown that the same inputs mean something else, unless what goes in differs."""
     a, b = question.exact_a, question.exact_b
     name = first_output(question, b)
     if a is None or b is None or not name:
         return None
-    parting = part(question, a, b, name, _tolerances(question, name)[0])
+    _, parting = settled(part(question, a, b, name, _tolerances(question, name)[0]))
     theirs = parting.theirs
     if any(operation.random for operation in (*theirs.operations, *parting.ours.operations)) or theirs.leaves:
         question.tried.append("what goes in differs, or is drawn at random, and no repair was found")
         return None
+    if parting.resumes:
+        question.tried.append("one side goes on from saved states: what it lacks may be one that was not saved, or it has another formula")
+        return None
+    if flips(parting) or branches(parting):
+        return None
     sources = sorted(theirs.sources, key=lambda operation: (not operation.reads, operation.index))
-    units = question.splits[name].units
+    units = question.splits[name].units if not parting.given else _units(parting)
     proof = Proof("bounded", f"in higher precision the sides are still {units:.3g} times further apart than rounding explains")
     evidence = Evidence(f"{name}: gap between the float64 shadows, in units of rounding noise", units)
     if not sources:
@@ -180,6 +213,9 @@ def _unrepaired(question: Question) -> Finding | None:
         words = f"{name}: the sides give out different parts or views of what both compute"
         return Finding(Cause.SEMANTICS, words, proof, [evidence], output=name)
     first = sources[0]
+    if any(value.lost for value in first.writes):
+        question.tried.append(f"{first.name} reads what could not be followed")
+        return None
     words = f"{first.name} reads what the reference has as well, and computes something that the reference never has"
     summary = f"the sides compute different formulas from {first.name} on"
     return Finding(Cause.SEMANTICS, summary, proof, [Evidence(words), evidence], output=name, operation=first)

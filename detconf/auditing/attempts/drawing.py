@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from detconf.auditing.attempts.dropping import drops
+from detconf.auditing.attempts.tying import draws, reaching, tied, transplants
 from detconf.auditing.laboratory import Observation, Side
 from detconf.auditing.question import Finding, Question, abroad, put
 from detconf.auditing.result import Evidence, Fix, Proof
@@ -18,7 +18,6 @@ from detconf.frameworks import frameworks
 from detconf.frameworks.base import Modes
 from detconf.lookup import is_imported, resolve
 from detconf.shadows.pool import Pool
-from detconf.shadows.regions import ancestors
 from detconf.shadows.study import Operation, Value
 from detconf.values import Cause
 
@@ -31,10 +30,14 @@ _FIXES = (
 def drawn(question: Question) -> Finding | None:
     """Do the sides agree where every draw starts from one and the same generator state, or from the other side's?"""
     a, b = question.exact_a, question.exact_b
-    if a is None or b is None or not (a.study.drawn or b.study.drawn) or _same_draws(a, b, question.differing):
+    if a is None or b is None or not (a.study.drawn or b.study.drawn):
+        return None
+    alike = _same_draws(*(list(reaching(side, question.differing).values()) for side in (a, b)))
+    if alike and _same_draws(*(list(draws(side).values()) for side in (a, b))):
         return None
     laboratory = question.laboratory
-    frozen_a, frozen_b = laboratory.study(question.a, draws="frozen"), laboratory.study(question.b, draws="frozen")
+    # Where the numbers that results are computed of are the very same, fixed draws would hide an exchange of them.
+    frozen_a, frozen_b = (None if alike else laboratory.study(side, draws="frozen") for side in (question.a, question.b))
     if frozen_a and frozen_b and question.same_shadows(frozen_a.known, frozen_b.known):
         how = "every random operation started from one fixed generator state on both sides: they agree"
         return _finding(question, how, a, b)
@@ -43,22 +46,23 @@ def drawn(question: Question) -> Finding | None:
         if replayed and question.same_shadows(a.known, replayed.known):
             return _finding(question, f"the candidate's draws started from the reference's generator states ({words}): they agree", a, b)
     for words, amendments in (
-        ("the reference's draws put in place of the candidate's", _transplants(a, b, question.differing)),
+        (
+            "the reference's draws put in place of the candidate's",
+            transplants(*(reaching(side, question.differing).values() for side in (a, b))),
+        ),
         ("the reference's numbers, in the order in which it drew them, put in place of the candidate's", _poured(a, b, question.differing)),
+        ("the reference's draws, and what it drops at random dropped by the candidate too", tied(a, b, question.differing).amendments),
     ):
         found = laboratory.study(question.b, amendments=amendments) if amendments else None
         if found and question.same_shadows(a.known, found.known):
             return _finding(question, f"{words} ({len(amendments)} times): they agree", a, b)
-    dropped = drops(question)
-    if dropped:
-        return _finding(question, f"what the reference drops at random dropped by the candidate too ({dropped} times): they agree", a, b)
     question.tried.append("draws from fixed generator states, from the other side's, and its very numbers: still different")
     return None
 
 
-def _same_draws(a: Observation, b: Observation, names: list[str]) -> bool:
-    """Do the results depend on the very same numbers, if perhaps in other places? Fixed draws would only hide where."""
-    ours, theirs = ([value.shadow for each in _reaching(side, names).values() for value in each.writes] for side in (a, b))
+def _same_draws(a: list[Operation], b: list[Operation]) -> bool:
+    """Are the very same numbers drawn, if perhaps in another order?"""
+    ours, theirs = ([value.shadow for each in side for value in each.writes] for side in (a, b))
     if not ours or len(ours) != len(theirs):
         return False
     pools = [Pool(((None, each) for each in side if each is not None), 1e-9) for side in (ours, theirs)]
@@ -82,13 +86,13 @@ def _finding(question: Question, how: str, a: Observation, b: Observation) -> Fi
 
 def _pairings(a: Observation, b: Observation, names: list[str]) -> list[tuple[str, Mapping[int, Any]]]:
     """Which draw of the candidate corresponds to which of the reference: (in words, number of a draw -> state)."""
-    ours, theirs = _reaching(a, names), _reaching(b, names)
+    ours, theirs = reaching(a, names), reaching(b, names)
     found = [("those that reach the results, in order", _states(ours, theirs))]
     lines: dict[tuple[str, str], list[Operation]] = {}
-    for each in _draws(a).values():
+    for each in draws(a).values():
         lines.setdefault((each.name, each.source), []).append(each)
     same_line = {}
-    for number, each in _draws(b).items():
+    for number, each in draws(b).items():
         waiting = lines.get((each.name, each.source))
         if waiting:
             same_line[number] = waiting.pop(0).state
@@ -96,24 +100,9 @@ def _pairings(a: Observation, b: Observation, names: list[str]) -> list[tuple[st
     return [(words, states) for words, states in found if states]
 
 
-def _transplants(a: Observation, b: Observation, names: list[str]) -> dict[int, Callable[[Any], Any]]:
-    """Number of a value that the candidate drew -> the reference's, draws of one size in order: for generators of another kind."""
-    waiting: dict[tuple[int, int], list[Operation]] = {}
-    for each in _reaching(a, names).values():
-        waiting.setdefault(_size(each), []).append(each)
-    found: dict[int, Callable[[Any], Any]] = {}
-    for each in _reaching(b, names).values():
-        if not waiting.get(_size(each)):
-            continue
-        for ours, theirs in zip(waiting[_size(each)].pop(0).writes, each.writes, strict=False):
-            if ours.shadow is not None and theirs.shadow is not None and ours.shadow.size == theirs.shadow.size:
-                found[theirs.index] = put(ours.shadow.reshape(theirs.shape))
-    return found
-
-
 def _poured(a: Observation, b: Observation, names: list[str]) -> dict[int, Callable[[Any], Any]]:
     """Number of a value that the candidate drew -> as many of the reference's numbers, where both draw as many in other portions."""
-    ours, theirs = (_by_name(_reaching(side, names).values()) for side in (a, b))
+    ours, theirs = (_by_name(reaching(side, names).values()) for side in (a, b))
     found: dict[int, Callable[[Any], Any]] = {}
     for name, values in theirs.items():
         numbers = np.concatenate([each.shadow.reshape(-1) for each in ours.get(name, ())] or [np.empty(0)])
@@ -133,11 +122,6 @@ def _by_name(operations: Iterable[Operation]) -> dict[str, list[Value]]:
     return found
 
 
-def _size(operation: Operation) -> tuple[int, int]:
-    """(elements of what was drawn, inputs)."""
-    return (operation.writes[0].shadow.size if operation.writes and operation.writes[0].shadow is not None else 0), len(operation.reads)
-
-
 def _states(ours: Mapping[int, Operation], theirs: Mapping[int, Operation]) -> dict[int, Any]:
     """By name, in order."""
     waiting: dict[str, list[Operation]] = {}
@@ -150,23 +134,12 @@ def _states(ours: Mapping[int, Operation], theirs: Mapping[int, Operation]) -> d
     return {number: state for number, state in found.items() if state is not None}
 
 
-def _draws(observation: Observation) -> dict[int, Operation]:
-    """Number of a draw -> its operation."""
-    return dict(enumerate(each for each in observation.study.operations if each.random))
-
-
-def _reaching(observation: Observation, names: list[str]) -> dict[int, Operation]:
-    """The draws that the results depend on."""
-    _, operations = ancestors(observation.study, [observation.known[name].value for name in names if name in observation.known])
-    return {number: each for number, each in _draws(observation).items() if each.index in operations}
-
-
 def _first_draw(a: Observation, b: Observation, names: list[str]) -> Operation | None:
     """The candidate's first draw, of those that its results depend on before others, that the reference does not draw too."""
-    drawn = Pool(((None, value.shadow) for each in _draws(a).values() for value in each.writes if value.shadow is not None), 1e-9)
-    draws = (*_reaching(b, names).values(), *_draws(b).values())
-    unlike = (each for each in draws if not all(value.shadow is not None and drawn.find(value.shadow) for value in each.writes))
-    return next(unlike, None) or next(iter(draws), None)
+    drawn = Pool(((None, value.shadow) for each in draws(a).values() for value in each.writes if value.shadow is not None), 1e-9)
+    later = (*reaching(b, names).values(), *draws(b).values())
+    unlike = (each for each in later if not all(value.shadow is not None and drawn.find(value.shadow) for value in each.writes))
+    return next(unlike, None) or next(iter(later), None)
 
 
 def evaluated(question: Question) -> Finding | None:

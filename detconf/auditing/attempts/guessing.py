@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from detconf.auditing.attempts.choices import harmless, words_like
 from detconf.auditing.laboratory import Observation, Side
 from detconf.auditing.meaning import COARSE, numbers
 from detconf.auditing.question import Finding, Question
@@ -125,7 +126,7 @@ def _near(target: _Target) -> list[Operation]:
 def _chosen(target: _Target) -> Finding | None:
     for operation in _near(target):
         for key, value in operation.options.items():
-            for other in _others(value):
+            for other in (each for each in _others(value) if harmless(key, value, each)):
                 if target.changed(alterations={operation.index: {key: other}}):
                     words = f"{operation.name}: {key}={value!r} on one side; with {other!r} it gives the {target.who}"
                     fix = Fix(f"set {key} of {operation.name} to {other!r} (tried in the float64 shadow)", verified=True)
@@ -147,7 +148,7 @@ def _others(value: Any) -> Iterator[Any]:
     elif isinstance(value, float):
         yield from (each for each in (0.0, 1.0, -value, 1 - value, value / 10, value * 10, value / 1000, value * 1000) if each != value)
     elif isinstance(value, str):
-        yield from (each for each in ("none", "tanh", "mean", "sum") if each != value)
+        yield from words_like(value)
 
 
 def _arranged(target: _Target) -> Finding | None:

@@ -121,16 +121,18 @@ def transformed(file: str, lines: Collection[int] | None = None) -> tuple[dict[t
         return {}, set()
     rounding = _Rounding(lines)
     changed = rounding.visit(tree)
-    found: dict[tuple[str, int], CodeType] = {}
-    _collect(compile(changed, file, "exec", dont_inherit=True), found)
+    every: dict[tuple[str, int], list[CodeType]] = {}
+    _collect(compile(changed, file, "exec", dont_inherit=True), every)
+    # Of two functions of one name on one line, such as lambdas, it is not known which is which.
+    found = {key: codes[0] for key, codes in every.items() if len(codes) == 1}
     reached = {line for code in found.values() for _, _, line in code.co_lines() if line is not None}
     return found, rounding.touched & (reached | set(_assigned(file).values()))
 
 
-def _collect(code: CodeType, found: dict[tuple[str, int], CodeType]) -> None:
+def _collect(code: CodeType, found: dict[tuple[str, int], list[CodeType]]) -> None:
     for each in code.co_consts:
         if isinstance(each, CodeType):
-            found[each.co_name, each.co_firstlineno] = each
+            found.setdefault((each.co_name, each.co_firstlineno), []).append(each)
             _collect(each, found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from detconf.auditing.attempts.quantizing import quantized
 from detconf.auditing.meaning import COARSE, SEEN, numbers
 from detconf.auditing.question import Finding, Question
 from detconf.auditing.result import Evidence, Fix, Proof
@@ -24,7 +25,7 @@ def opaque(question: Question) -> Finding | None:
     if not names or any(each.units > SEEN or max(each.roughness) > COARSE for each in followed):
         return None
     question.unexamined.extend(f"{name}: it could not be followed how it was computed" for name in names)
-    for attempt in (_few_ulp, _rounded, _reordered):
+    for attempt in (_few_ulp, _rounded, quantized, _reordered):
         found = attempt(question, names)
         if found:
             return found

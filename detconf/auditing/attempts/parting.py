@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from detconf.auditing.laboratory import Observation
@@ -25,6 +27,8 @@ class Parting:
     """Of the reference."""
     pool: Pool
     """The reference's contents."""
+    given: Mapping[int, Any] = field(default_factory=dict)
+    """Amendments under which the candidate was studied."""
 
     @property
     def resumes(self) -> bool:
@@ -40,6 +44,8 @@ class Parting:
 
     def repaired(self, **options: Any) -> bool:
         """Does the candidate, with a change to its shadows, agree with the reference in the result at hand?"""
+        if self.given:
+            options["amendments"] = {**self.given, **options.get("amendments", {})}
         found = self.question.laboratory.study(self.question.b, **options)
         return found is not None and self.question.same_shadows(self.a.known, found.known, [self.output])
 
@@ -52,7 +58,9 @@ def first_output(question: Question, b: Observation | None) -> str:
     return min(names, key=lambda name: b.known[name].value.index, default="")
 
 
-def part(question: Question, a: Observation, b: Observation, name: str, tolerance: float) -> Parting:
+def part(  # noqa: PLR0913, PLR0917  # both sides of one result
+    question: Question, a: Observation, b: Observation, name: str, tolerance: float, given: Mapping[int, Any] = MappingProxyType({})
+) -> Parting:
     """The regions of both sides behind one result."""
     ours, theirs = pool(a, tolerance), pool(b, tolerance)
     return Parting(
@@ -63,4 +71,5 @@ def part(question: Question, a: Observation, b: Observation, name: str, toleranc
         region(b.study, [b.known[name]], ours),
         region(a.study, [a.known[name]], theirs),
         ours,
+        given,
     )

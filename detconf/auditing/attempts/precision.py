@@ -10,6 +10,7 @@ import numpy as np
 from detconf.auditing.attempts.casting import count_casts, inside
 from detconf.auditing.attempts.fingerprint import last_product, named
 from detconf.auditing.attempts.flushing import subnormals_flushed
+from detconf.auditing.attempts.locally import EXPLAINED, Locally
 from detconf.auditing.laboratory import Side
 from detconf.auditing.meaning import AMPLIFIED, COARSE, SEEN, Part, Split
 from detconf.auditing.question import Finding, Question
@@ -39,7 +40,9 @@ def rounded(question: Question) -> Finding | None:
         found = _added_in_less(each, sums) or inside(question, each) or _other_arithmetic(question, each, sums)
         if found:
             return found
-    if any(max(each.roughness) > COARSE and not _long_sums(question, each) for each in parts):
+    local = Locally(question)
+    inherited = [each for each in parts if max(each.roughness) > COARSE and not _long_sums(local, each)]
+    if not all(map(local.explains, inherited)):
         question.tried.append("one side's own error is larger than rounding explains, and no arithmetic that was tried re-creates it")
         return None
     worst = max(parts, key=lambda each: max(each.a.condition, each.b.condition))
@@ -49,6 +52,7 @@ def rounded(question: Question) -> Finding | None:
         _agreement(question, parts),
         Evidence("the largest own error of either side, in units of what rounding noise does to this computation", rough),
     ]
+    evidence += [Evidence(f"{each.name}: {EXPLAINED}", max(each.roughness)) for each in inherited]
     proof = Proof("bounded", "each side's own error lies within what rounding noise of its dtypes does to the same operations")
     if condition > AMPLIFIED:
         operation = _amplifier(question)
@@ -119,7 +123,7 @@ def _in_less(question: Question, each: Split, sums: Sums, who: str) -> Finding |
     """A side adds up in less than its dtype says, by itself or in one operation; or such a product errs more than its dtype explains."""
     told, coarse = sums.reduced(each.name, who), None
     if told is None:
-        operations = [one for one in _locally(question, who) if one.adds and one.local is not None and one.local > COARSE]
+        operations = [one for one in Locally(question).operations(who) if one.adds and one.local is not None and one.local > COARSE]
         shown = ((one, inside) for one in operations if (inside := sums.inside(one, who)))
         coarse, told = next(shown, (next((one for one in operations if one.adds == PRODUCTS), None), None))
     told = told or sums.narrow(each, who)
@@ -203,17 +207,12 @@ def _fingerprint(question: Question, name: str, own: Part, other: Side) -> tuple
     ]
 
 
-def _locally(question: Question, who: str) -> list[Operation]:
-    observation = question.laboratory.study(question.a if who == "reference" else question.b, local=True)
-    return observation.study.operations if observation else []
-
-
-def _long_sums(question: Question, each: Split) -> bool:
+def _long_sums(local: Locally, each: Split) -> bool:
     """Is the error that of sums of very many terms, which grows with their number where they are added one by one?"""
-    for who, own, _, _ in _sides(question, each):
+    for who, own in (("candidate", each.b), ("reference", each.a)):
         if float(np.max(own.rough, initial=0.0)) <= COARSE:
             continue
-        coarse = [operation for operation in _locally(question, who) if operation.local is not None and operation.local > COARSE]
+        coarse = [operation for operation in local.operations(who) if operation.local is not None and operation.local > COARSE]
         if not coarse or not all(
             operation.adds == TERMS and operation.local <= _terms(operation) for operation in coarse if operation.local
         ):

@@ -6,6 +6,7 @@ single precision's tolerance, and each operation is judged on its own recorded i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +14,18 @@ import numpy as np
 
 from detconf import facts
 from detconf.auditing import tolerances
+from detconf.auditing.laboratory import Observation
 from detconf.auditing.meaning import AMPLIFIED, COARSE
 from detconf.auditing.question import Finding
-from detconf.auditing.recordings.recomputing import Again, again, explained, overflows, reading, result
+from detconf.auditing.recordings.drops import drawn
+from detconf.auditing.recordings.narrow import coarser, overflowed
+from detconf.auditing.recordings.rearranged import overran, rearranged
+from detconf.auditing.recordings.recomputing import Again, again, explained, reading, result
 from detconf.auditing.recordings.recorded import last, observed
 from detconf.auditing.recordings.recorded_pair import TOLERANCE, RecordedPair, near
 from detconf.auditing.recordings.reforming import reformed
+from detconf.auditing.recordings.sampling import sampled
+from detconf.auditing.recordings.undropping import undropped
 from detconf.auditing.result import Audit, Evidence, Fix, Proof
 from detconf.auditing.sums.orders import recorded
 from detconf.comparison import Divergence, diverge
@@ -48,12 +55,23 @@ def audit_recordings(a: str, b: str) -> Audit:
     if not names:
         msg = f"nothing was compared: {a} holds {sorted(ours.arrays)}, {b} holds {sorted(theirs.arrays)}. Publish the same names in both."
         raise TargetError(msg)
-    pair = RecordedPair(ours, theirs, [name for name in names if ours.arrays[name] != theirs.arrays[name]])
+    return judged(a, b, ours, theirs, names)
+
+
+def judged(reference: str, candidate: str, a: Observation, b: Observation, names: Sequence[str]) -> Audit:
+    """The verdict on two observations.
+
+    Args:
+        reference, candidate: in words.
+        a, b: of them.
+        names: of the results that both have.
+    """
+    pair = RecordedPair(a, b, [name for name in names if a.arrays[name] != b.arrays[name]])
     finding = _find(pair) if pair.differing else _equal(names)
     tolerance = tuple(map(tolerances.tolerance, pair.splits.values()))
     return Audit(
-        reference=a,
-        candidate=b,
+        reference=reference,
+        candidate=candidate,
         cause=finding.cause,
         summary=finding.summary,
         where=_where(pair, finding),
@@ -67,35 +85,17 @@ def audit_recordings(a: str, b: str) -> Audit:
     )
 
 
-def _equal(names: list[str]) -> Finding:
+def _equal(names: Sequence[str]) -> Finding:
     words = f"{len(names)} results, every byte equal"
     return Finding(Cause.EQUAL, words, Proof("bounded", "bytes compared", 1.0), [Evidence(words, len(names))])
 
 
 def _find(pair: RecordedPair) -> Finding:
-    for attempt in (_overflowed, _hosted, _drawn, _entered, _imprecise, _parted, _rounded):
+    for attempt in (overflowed, _hosted, undropped, drawn, _entered, _imprecise, overran, rearranged, _parted, _ahead, _rounded):
         found = attempt(pair)
         if found is not None:
             return found
     return Finding(Cause.UNKNOWN, "the recorded values do not show a cause", None, [], [])
-
-
-def _overflowed(pair: RecordedPair) -> Finding | None:
-    """One side alone has results that are not finite, from an operation whose float64 result is."""
-    finite = {
-        who: all(found is None or np.all(np.isfinite(found)) for found in (each.known[name].shadow for name in pair.differing))
-        for who, each in (("reference", pair.a), ("candidate", pair.b))
-    }
-    if finite["reference"] == finite["candidate"]:
-        return None
-    who, observation = ("candidate", pair.b) if finite["reference"] else ("reference", pair.a)
-    first = next(filter(overflows, pair.leading(observation)), None)
-    if first is None:
-        return None
-    words = f"the {who} becomes infinite or NaN at {first.name}, in an intermediate value that its dtype cannot hold"
-    proof = Proof("bounded", "in float64 the same operation is finite on the same recorded inputs, and right where it is finite here")
-    fix = Fix("use a form of the formula that stays in range")
-    return Finding(Cause.OVERFLOW, words, proof, [Evidence(words)], [fix], operation=first)
 
 
 def _hosted(pair: RecordedPair) -> Finding | None:
@@ -107,23 +107,6 @@ def _hosted(pair: RecordedPair) -> Finding | None:
         return None
 
 
-def _drawn(pair: RecordedPair) -> Finding | None:
-    first = next((each for each in pair.region.sources if each.random and _draws(pair, each)), None)
-    if first is None:
-        return None
-    words = f"{first.name} drew other numbers than anything in the reference"
-    fix = Fix("give both sides the same generator state, or the same numbers")
-    return Finding(
-        Cause.RNG, words, Proof("bounded", "what it read is equal, and what it drew is not"), [Evidence(words)], [fix], operation=first
-    )
-
-
-def _draws(pair: RecordedPair, operation: Operation) -> bool:
-    """One that reads arrays as well may have drawn nothing: what it drew must be there, a mask that the reference has nowhere."""
-    masks = (each for each in operation.writes if each.dtype in ("bool", "uint8") and each.shadow is not None)
-    return not operation.reads or any(not pair.ours.find(each.shadow) for each in masks)
-
-
 def _entered(pair: RecordedPair) -> Finding | None:
     """What went in differs."""
     ours = pair.ours
@@ -131,7 +114,7 @@ def _entered(pair: RecordedPair) -> Finding | None:
     values = {value.index: value for value in pair.a.study.values}
     for leaf in leaves:
         for other in ours.find(leaf.shadow, ordered=False):
-            if values[other.index].shadow is not None and not ours.find(leaf.shadow):
+            if _reordered(values[other.index].shadow, leaf.shadow) and not ours.find(leaf.shadow):
                 words = f"an input of shape {list(leaf.shape)} holds the reference's elements in another order"
                 return Finding(
                     Cause.LAYOUT, words, Proof("bounded", "its elements, sorted, are those of the reference"), [Evidence(words)], []
@@ -146,6 +129,11 @@ def _entered(pair: RecordedPair) -> Finding | None:
         )
         return Finding(Cause.UNKNOWN, "the inputs differ, so that the results say nothing of the computation", None, [], [])
     return None
+
+
+def _reordered(a: Any, b: Any) -> bool:
+    """Are these the same elements, whatever their order? Sums of them hardly tell numbers from rounded ones."""
+    return a is not None and a.size == b.size and a.dtype == b.dtype and bool(np.array_equal(np.sort(a, axis=None), np.sort(b, axis=None)))
 
 
 def _rounding(leaf: Value, pair: RecordedPair) -> str:
@@ -165,14 +153,14 @@ def _imprecise(pair: RecordedPair) -> Finding | None:
     """An operation whose error, on its own inputs, is that of another arithmetic."""
     for who, observation in (("candidate", pair.b), ("reference", pair.a)):
         for operation in pair.leading(observation):
-            found = again(operation) if operation.adds == PRODUCTS else None
+            found = (again(operation) or sampled(operation, observation.study)) if operation.adds == PRODUCTS else None
             if found is not None and found.ratio > COARSE:
                 return _coarse(who, operation, found, observation.study)
     return None
 
 
 def _coarse(who: str, operation: Operation, found: Again, study: Study) -> Finding:
-    left = explained(operation, found.form) if found.form else found.ratio
+    left = found.left if found.left is not None else explained(operation, found.form) if found.form else found.ratio
     words = f"the {who}'s {operation.name} is {found.ratio:.3g} units of rounding noise away from its float64 result on the same inputs"
     evidence = [Evidence(words, found.ratio)]
     if left <= COARSE and left < found.ratio / 8:
@@ -190,8 +178,20 @@ def _coarse(who: str, operation: Operation, found: Again, study: Study) -> Findi
     return Finding(Cause.DTYPE, words, Proof("bounded", what), evidence, [Fix("compute it in a higher precision")], operation=operation)
 
 
-def _parted(pair: RecordedPair) -> Finding | None:
-    """An operation that reads what the reference has, is right by itself, and gives what the reference has nowhere."""
+def _ahead(pair: RecordedPair) -> Finding | None:
+    """The candidate gives what the reference has on the way to its result: an operation of the reference alone.
+
+    Not where the candidate computes by an operation of which a recording does not say what is in it, such as a captured graph.
+    """
+    if pair.region.operations or all(map(pair.near, pair.differing)):
+        return None
+    if any(each.reads and reading(each) < 0 for each in pair.leading(pair.b)):
+        return None
+    return _parted(RecordedPair(pair.b, pair.a, pair.differing, pair.unexamined, pair.tried), other="candidate")
+
+
+def _parted(pair: RecordedPair, other: str = "reference") -> Finding | None:
+    """An operation that reads what the other side has, is right by itself, and gives what the other side has nowhere."""
     if pair.whole and pair.agree:
         return None
     for operation in pair.region.sources:
@@ -202,9 +202,9 @@ def _parted(pair: RecordedPair) -> Finding | None:
             )
             continue
         if alone.ratio <= COARSE and not _amplifies(pair, operation):
-            words = f"{operation.name} reads what the reference has as well, and computes something that the reference never has"
+            words = f"{operation.name} reads what the {other} has as well, and computes something that the {other} never has"
             right = Evidence("its error, in units of rounding noise, on its own recorded inputs", alone.ratio)
-            proof = Proof("bounded", f"it is right by itself, and its result is nowhere in the reference to {TOLERANCE:g}")
+            proof = Proof("bounded", f"it is right by itself, and its result is nowhere in the {other} to {TOLERANCE:g}")
             summary = f"the sides compute different formulas from {operation.name} on"
             return Finding(Cause.SEMANTICS, summary, proof, [Evidence(words), right], [], operation=operation)
     return None
@@ -247,7 +247,7 @@ def _rounded(pair: RecordedPair) -> Finding | None:
         what = f"every value of the candidate is in the reference to {TOLERANCE:g}, and no operation errs by more than rounding does"
     proof = Proof("bounded", what)
     words = "the same values, rounded in another order or by other kernels"
-    return _coarser(pair, evidence) or _amplified(pair, evidence, proof) or Finding(Cause.ROUNDING, words, proof, evidence, [])
+    return coarser(pair, evidence) or _amplified(pair, evidence, proof) or Finding(Cause.ROUNDING, words, proof, evidence, [])
 
 
 def _amplified(pair: RecordedPair, evidence: list[Evidence], proof: Proof) -> Finding | None:
@@ -265,23 +265,6 @@ def _amplified(pair: RecordedPair, evidence: list[Evidence], proof: Proof) -> Fi
         ]
     fix = Fix("make the problem better conditioned, or compute this part in a higher precision")
     return Finding(Cause.ILL_CONDITIONED, words, proof, shown, [fix], operation=first)
-
-
-def _coarser(pair: RecordedPair, evidence: list[Evidence]) -> Finding | None:
-    """The sides mean the same, but one rounds to a coarser dtype."""
-    for name in pair.differing:
-        a, b = pair.a.arrays[name].dtype, pair.b.arrays[name].dtype
-        each = pair.splits.get(name)
-        words = f"the results have the dtypes {a} and {b}" if a != b else ""
-        for who, own, fine in (("candidate", each.b, each.a), ("reference", each.a, each.b)) if each and not words else ():
-            if own.floor > fine.floor and each is not None and each.apart(fine) > COARSE:
-                words = f"the {who} computes in a dtype of unit roundoff {own.floor:.1e}, the other side in one of {fine.floor:.1e}"
-        if words:
-            proof = Proof("bounded", "the same values to the coarser dtype's rounding, and no operation errs by more than that does")
-            return Finding(
-                Cause.DTYPE, words, proof, [Evidence(words), *evidence], [Fix("compute and store in the same dtype on both sides")]
-            )
-    return None
 
 
 def _where(pair: RecordedPair, finding: Finding) -> Divergence | None:

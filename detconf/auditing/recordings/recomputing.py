@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from detconf.auditing.recordings.formulas import ALIASES, ARITHMETIC, KNOWN, MOVING, PAIRED, Readings
 from detconf.shadows.formats import ROUNDINGS, round_to, unit
 from detconf.shadows.study import Operation
 
 _NEAR = 0.05
 """Relative distance within which a reading of the options fits."""
 _INPUT, _OUTPUT = 0.6, 0.4
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
-Readings = Callable[..., Iterator[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +31,13 @@ class Again:
         ratio: root mean square of its error, in units of what rounding noise does to it.
         form: the format to which its inputs must be rounded to explain that error; empty for none.
         distance: relative to the result.
+        left: the ratio that is left with inputs rounded to that format, where it is known already.
     """
 
     ratio: float
     form: str
     distance: float
+    left: float | None = None
 
 
 def again(operation: Operation) -> Again | None:
@@ -45,7 +45,7 @@ def again(operation: Operation) -> Again | None:
     place, distance = _fitting(operation)
     if place < 0:
         return None
-    readings, write = _KNOWN[kind(operation.name)], operation.writes[0]
+    readings, write = KNOWN[kind(operation.name)], operation.writes[0]
     real = np.asarray(write.shadow, dtype=np.float64)
     scale, inputs = _rms(real), operands(operation, [each.shadow for each in operation.reads])
     noise = _noise(readings, operation, inputs, place, unit(write.dtype))
@@ -55,15 +55,22 @@ def again(operation: Operation) -> Again | None:
 
 def _fitting(operation: Operation) -> tuple[int, float]:
     """(the reading of the options that gives the recorded result, how far from it that is); -1 for none."""
-    readings = _KNOWN.get(kind(operation.name))
+    readings = KNOWN.get(kind(operation.name))
     write = operation.writes[0] if operation.writes else None
     inputs = [each.shadow for each in operation.reads]
-    if readings is None or write is None or write.shadow is None or any(each is None or each.dtype.kind != "f" for each in inputs):
+    if readings is None or write is None or write.shadow is None or any(each is None or each.dtype.kind == "c" for each in inputs):
+        return -1, math.inf
+    if write.shadow.dtype.kind != "f":
         return -1, math.inf
     real = np.asarray(write.shadow, dtype=np.float64)
-    scale = _rms(real)
+    scale = _rms(_finite(real, real))
     place, distance = _closest(readings, operands(operation, inputs), real)
-    return (place, distance) if distance <= _NEAR * scale else (-1, distance)
+    return (place, distance) if distance <= max(_NEAR * scale, _least(write.dtype)) else (-1, distance)
+
+
+def _least(dtype: str) -> float:
+    """The least normal number of a dtype that `ROUNDINGS` knows, else 0."""
+    return 2.0 ** ROUNDINGS[dtype][1] if dtype in ROUNDINGS else 0.0
 
 
 def reading(operation: Operation) -> int:
@@ -81,12 +88,12 @@ def result(operation: Operation, place: int, arrays: Sequence[Any], scalars: Map
         dtype: of the result; empty for its own.
     """
     shape = operation.writes[0].shape
-    return _at(_KNOWN[kind(operation.name)], operands(operation, arrays, scalars, dtype), shape, place)
+    return _at(KNOWN[kind(operation.name)], operands(operation, arrays, scalars, dtype), shape, place)
 
 
 def overflows(operation: Operation) -> bool:
     """Is its result infinite or NaN where its finite inputs give something finite in float64, and right elsewhere?"""
-    readings, inputs = _KNOWN.get(kind(operation.name)), [each.shadow for each in operation.reads]
+    readings, inputs = KNOWN.get(kind(operation.name)), [each.shadow for each in operation.reads]
     real = operation.writes[0].shadow if operation.writes else None
     if readings is None or real is None or real.dtype.kind != "f" or any(each is None or not np.all(np.isfinite(each)) for each in inputs):
         return False
@@ -94,8 +101,19 @@ def overflows(operation: Operation) -> bool:
     right = np.isfinite(real)
     fitting = (each for each in _safely(readings, operands(operation, inputs, dtype="float64"), real.shape) if np.shape(each) == real.shape)
     return not np.all(right) and any(
-        bool(np.all(np.isfinite(each))) and _rms(each[right] - real[right]) <= _NEAR * _rms(real[right]) for each in fitting
+        bool(np.all(np.isfinite(each))) and _rms(each[right] - real[right]) <= _NEAR * _rms(real[right])
+        for each in itertools.islice(fitting, None if np.any(right) else 1)  # by what is finite, else the usual reading
     )
+
+
+def vanishes(operation: Operation) -> bool:
+    """Is its result zero where in float64 it is not, but smaller than the least normal number of its dtype?"""
+    place = reading(operation)
+    if place < 0:
+        return False
+    real = operation.writes[0].shadow
+    exact = result(operation, place, [each.shadow for each in operation.reads])
+    return bool(np.any((real == 0) & (exact != 0) & (np.abs(exact) < _least(operation.writes[0].dtype))))
 
 
 def operands(operation: Operation, arrays: Sequence[Any], scalars: Mapping[str | int, Any] | None = None, dtype: str = "") -> list[Any]:
@@ -106,19 +124,29 @@ def operands(operation: Operation, arrays: Sequence[Any], scalars: Mapping[str |
     for place in sorted(each for each in numbers if isinstance(each, int)):
         number = np.asarray(numbers[place], dtype=np.float64)
         found.insert(place, round_to(number, form) if form in ROUNDINGS else number)
-    return found
+    return found * 2 if _squares(operation, len(found)) else found
+
+
+def _squares(operation: Operation, count: int) -> bool:
+    """Is it of two operands that are one array, which is read once?"""
+    return count == 1 and kind(operation.name) in PAIRED
 
 
 def kind(name: str) -> str:
     """The operation that a framework's name stands for: "aten.sum.dim_IntList" -> "sum"."""
     words = name.split(".")
     word = words[1] if len(words) > 1 else words[0]
-    return _ALIASES.get(word.rstrip("_"), word.rstrip("_"))
+    return ALIASES.get(word.rstrip("_"), word.rstrip("_"))
 
 
 def arithmetic(name: str) -> bool:
     """Are numbers among its arguments what it computes with, and no options?"""
-    return kind(name) in ("add", "sub", "mul", "div", "pow", "rsub", "addcmul", "addcdiv", "lerp", "scale")
+    return kind(name) in ARITHMETIC
+
+
+def moves(name: str) -> bool:
+    """Does it choose among the elements that it reads, so that nothing is rounded?"""
+    return kind(name) in MOVING
 
 
 def fills(name: str) -> bool:
@@ -131,10 +159,16 @@ def _closest(readings: Readings, inputs: Sequence[Any], real: Any) -> tuple[int,
     best, least = -1, math.inf
     for place, found in enumerate(_safely(readings, inputs, real.shape)):
         if found is not None and found.shape == real.shape:
-            distance = _rms(found - real)
+            distance = _rms(_finite(found - real, real))
             if distance < least:
                 best, least = place, distance
     return best, least
+
+
+def _finite(array: Any, real: Any) -> Any:
+    """The elements where the recorded ones are finite: what overflowed is no sign of another operation."""
+    right = np.isfinite(real)
+    return array if np.all(right) else array[right]
 
 
 def _safely(readings: Readings, inputs: Sequence[Any], shape: tuple[int, ...]) -> Iterator[Any]:
@@ -157,10 +191,12 @@ def _noise(readings: Readings, operation: Operation, inputs: Sequence[Any], plac
     units = [unit(each.value.dtype) for each in operation.reads]
     for position in sorted(each for each in operation.options if isinstance(each, int)):
         units.insert(position, own)
+    units = units * 2 if _squares(operation, len(units)) else units
     moved = [each * (1 + _INPUT * size * generator.standard_normal(each.shape)) for each, size in zip(inputs, units, strict=True)]
     found = _at(readings, moved, write.shape, place)
     found = found * (1 + _OUTPUT * own * generator.standard_normal(found.shape))
-    return max(_rms(found - exact), 0.25 * own * _rms(exact))
+    with np.errstate(invalid="ignore"):
+        return max(_rms(_finite(found - exact, exact)), 0.25 * own * _rms(_finite(exact, exact)))
 
 
 def _format(operation: Operation, inputs: Sequence[Any], place: int, real: Any) -> str:
@@ -174,12 +210,12 @@ def _left(operation: Operation, inputs: Sequence[Any], place: int, real: Any, fo
     word = kind(operation.name)
     added = {"addmm": 0, "linear": 2}.get(word, -1)
     rounded = [each if number == added else round_to(each, form) for number, each in enumerate(inputs)]
-    return _rms(_at(_KNOWN[word], rounded, real.shape, place) - real)
+    return _rms(_at(KNOWN[word], rounded, real.shape, place) - real)
 
 
 def explained(operation: Operation, form: str) -> float:
     """The error of an operation, in units of noise, once its inputs are rounded to a format."""
-    readings = _KNOWN[kind(operation.name)]
+    readings = KNOWN[kind(operation.name)]
     inputs = [np.asarray(each.shadow, dtype=np.float64) for each in operation.reads]
     real = np.asarray(operation.writes[0].shadow, dtype=np.float64)
     place, _ = _closest(readings, inputs, real)
@@ -190,95 +226,3 @@ def explained(operation: Operation, form: str) -> float:
 def _rms(array: Any) -> float:
     with np.errstate(all="ignore"):
         return float(np.sqrt(np.mean(np.abs(array) ** 2))) if np.size(array) else 0.0
-
-
-def _products(_: tuple[int, ...], a: Any, b: Any) -> Iterator[Any]:
-    for x, y in itertools.product((a, np.swapaxes(a, -1, -2) if a.ndim > 1 else a), (b, np.swapaxes(b, -1, -2) if b.ndim > 1 else b)):
-        fits = y.shape[-2 if y.ndim > 1 else 0] == x.shape[-1]
-        yield np.matmul(x, y) if fits else None
-
-
-def _linear(shape: tuple[int, ...], x: Any, w: Any, b: Any = None) -> Iterator[Any]:
-    for found in _products(shape, x, w):
-        yield found if found is None or b is None else found + b
-
-
-def _addmm(shape: tuple[int, ...], c: Any, a: Any, b: Any) -> Iterator[Any]:
-    yield from _linear(shape, a, b, c)
-
-
-def _reduced(function: Callable[..., Any]) -> Readings:
-    def readings(shape: tuple[int, ...], x: Any) -> Iterator[Any]:
-        for count in range(1, x.ndim + 1):
-            for axes in itertools.combinations(range(x.ndim), count):
-                found = function(x, axis=axes)
-                yield found.reshape(shape) if found.size == math.prod(shape) else None
-
-    return readings
-
-
-def _by_axis(function: Callable[[Any, int], Any]) -> Readings:
-    def readings(_: tuple[int, ...], x: Any) -> Iterator[Any]:
-        yield from (function(x, axis) for axis in range(x.ndim))
-
-    return readings
-
-
-def _elementwise(function: Callable[..., Any]) -> Readings:
-    def readings(_: tuple[int, ...], *inputs: Any) -> Iterator[Any]:
-        yield function(*inputs)
-
-    return readings
-
-
-def _either(function: Callable[..., Any]) -> Readings:
-    """Of two arguments; or of these in the other order, as Paddle's reflected operators pass them."""
-
-    def readings(_: tuple[int, ...], x: Any, y: Any, *rest: Any) -> Iterator[Any]:
-        yield function(x, y, *rest)
-        yield function(y, x, *rest)
-
-    return readings
-
-
-def _softmax(x: Any, axis: int) -> Any:
-    powers = np.exp(x - x.max(axis=axis, keepdims=True))
-    return powers / powers.sum(axis=axis, keepdims=True)
-
-
-_ALIASES: Mapping[str, str] = {
-    "mm": "matmul", "bmm": "matmul", "dot": "matmul", "mv": "matmul", "multiply": "mul", "subtract": "sub", "divide": "div",
-    "true_divide": "div", "negative": "neg", "absolute": "abs", "elementwise_add": "add", "elementwise_mul": "mul", "_softmax": "softmax",
-    "amax": "max", "amin": "min", "power": "pow", "elementwise_pow": "pow", "concat": "same", "clone": "same", "assign": "same", "copy": "same", "_to_copy": "same",
-    "cast": "same", "astype": "same",
-}  # fmt: skip
-_KNOWN: Mapping[str, Readings] = {
-    "matmul": _products,
-    "linear": _linear,
-    "addmm": _addmm,
-    "sum": _reduced(np.sum),
-    "mean": _reduced(np.mean),
-    "max": _reduced(np.max),
-    "min": _reduced(np.min),
-    "softmax": _by_axis(_softmax),
-    "same": _elementwise(lambda x: x),
-    "add": _elementwise(lambda x, y, alpha=1.0: x + alpha * y),
-    "sub": _either(lambda x, y, alpha=1.0: x - alpha * y),
-    "addcmul": _elementwise(lambda x, y, z, value=1.0: x + value * y * z),
-    "addcdiv": _elementwise(lambda x, y, z, value=1.0: x + value * y / z),
-    "lerp": _elementwise(lambda x, y, weight: x + weight * (y - x)),
-    "scale": _elementwise(lambda x, factor, bias=0.0: factor * x + bias),
-    "rsub": _elementwise(lambda x, y: y - x),
-    "mul": _elementwise(lambda x, y: x * y),
-    "div": _either(lambda x, y: x / y),
-    "pow": _either(np.power),
-    "sigmoid": _elementwise(lambda x: 1 / (1 + np.exp(-x))),
-    "relu": _elementwise(lambda x: np.maximum(x, 0)),
-    "gelu": _elementwise(lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2)))),
-    "rsqrt": _elementwise(lambda x: 1 / np.sqrt(x)),
-    "neg": _elementwise(lambda x: -x),
-    **{
-        name: _elementwise(getattr(np, name))
-        for name in ("exp", "expm1", "log", "log1p", "tanh", "sin", "cos", "sqrt", "abs", "square", "reciprocal")
-    },
-}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from detconf.arrays import Array
 from detconf.auditing.laboratory import Observation
 from detconf.auditing.meaning import numbers
 from detconf.auditing.recordings.recomputing import arithmetic, fills
+from detconf.auditing.recordings.slicing import joined
 from detconf.errors import TargetError
 from detconf.frameworks import adds
 from detconf.recording.event import Event, Flag
@@ -28,7 +30,7 @@ def observed(path: str) -> Observation:
         TargetError: it holds no values, or no results.
     """
     with Recording(path) as recording:
-        reader = _Reader(path, recording)
+        reader = Reader(path, recording)
         for event in recording.events():
             reader.event(event)
     return reader.observation()
@@ -43,7 +45,7 @@ def last(observation: Observation) -> Observation:
     )
 
 
-class _Reader:
+class Reader:
     """Builds a study from events.
 
     Args:
@@ -65,6 +67,8 @@ class _Reader:
         kept = self._recording.values(event.index)
         inputs = [kept[key] for key in sorted(kept) if key[0] == "input"]
         outputs = [kept[key] for key in sorted(kept) if key[0] == "output"]
+        if event.flags & Flag.COMPARED:
+            return
         if event.flags & (Flag.PUBLISHED | Flag.STATE):
             self._result(event, outputs)
         elif event.flags & Flag.LEAF:
@@ -79,11 +83,15 @@ class _Reader:
 
     def _result(self, event: Event, outputs: list[Array]) -> None:
         for array in outputs:
-            value = self._find(array) or self._leaf(array, event.name)
-            shadow = _wide(array)
-            if shadow is not None:
+            known = self.known(array, event.name)
+            if known is not None:
                 name = f"{event.name}@{event.step}" if event.step else event.name
-                (self._published if event.flags & Flag.PUBLISHED else self._state)[name] = array, Known(shadow, value)
+                (self._published if event.flags & Flag.PUBLISHED else self._state)[name] = array, known
+
+    def known(self, array: Array, name: str) -> Known | None:
+        """Where an array that the program gave out comes from; None for one without numbers."""
+        value, shadow = self._find(array) or self._leaf(array, name), _wide(array)
+        return None if shadow is None else Known(shadow, value)
 
     def _operation(self, event: Event, inputs: list[Array], outputs: list[Array], scalars: dict[str | int, Any]) -> None:
         reads = [] if fills(event.name) else [self._read(array) for array in inputs]
@@ -109,7 +117,8 @@ class _Reader:
         found = self._by_bytes.get(array.digest) if array.dtype != "none" else None
         if found is not None or array.nbytes == 0:
             return found
-        return self._by_elements.get((array.dtype, _elements(array)))
+        found = self._by_elements.get((array.dtype, _elements(array)))
+        return found or next(filter(None, (self._by_bytes.get(each.digest) for each in _narrower(array))), None)
 
     def _leaf(self, array: Array, origin: str) -> Value:
         value, _ = self.study.leaf(_wide(array), array.dtype, origin, real=_real(array))
@@ -120,21 +129,29 @@ class _Reader:
         self._by_bytes[array.digest] = value
         self._by_elements[array.dtype, _elements(array)] = value
 
-    def observation(self) -> Observation:
-        """What was read.
+    def require_values(self) -> None:
+        """Those of all operations that were read.
 
         Raises:
-            TargetError: there are no values, or no results.
+            TargetError: some are missing.
         """
         if self._bare:
             msg = f"{self.path} holds no values of {self._bare} of its operations. Record again with --values."
             raise TargetError(msg)
+
+    def observation(self) -> Observation:
+        """What was read; results are what was published, else the state.
+
+        Raises:
+            TargetError: there are no values, or no results.
+        """
+        self.require_values()
         results = self._published or self._state
         if not results:
             msg = f"nothing was compared: {self.path} holds no results. Name them in the program by detconf.publish(name, value)."
             raise TargetError(msg)
         arrays = {name: array for name, (array, _) in results.items()}
-        return Observation(arrays, {name: known for name, (_, known) in results.items()}, self.study)
+        return joined(Observation(arrays, {name: known for name, (_, known) in results.items()}, self.study))
 
 
 def _wide(array: Array) -> Any:
@@ -157,6 +174,17 @@ def _number(array: Array) -> Any:
     """The real number that an argument was; None for any other."""
     found = _real(array)
     return None if found is None or found.dtype.kind == "c" else found.item()
+
+
+def _narrower(array: Array) -> Iterator[Array]:
+    """What a Python number may have been before it was taken out of an array (`loss.item()`)."""
+    if (array.dtype, array.shape) == ("float64", ()):
+        number = np.frombuffer(array.data)
+        for dtype in ("float32", "float16"):
+            with np.errstate(over="ignore"):
+                narrow = number.astype(dtype)
+            if narrow == number:
+                yield Array(dtype, (), narrow.tobytes())
 
 
 def _elements(array: Array) -> bytes:

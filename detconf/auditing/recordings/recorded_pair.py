@@ -94,6 +94,11 @@ class RecordedPair:
         return Alike(self.a)
 
     @cached_property
+    def theirs(self) -> Alike:
+        """What the candidate holds."""
+        return Alike(self.b)
+
+    @cached_property
     def region(self) -> Region:
         """The candidate's operations, towards the differing results, whose results the reference has nowhere.
 
@@ -116,7 +121,10 @@ class RecordedPair:
         there = [] if given is None else self.ours.alike(given)
         if there:
             self.ours.take(operation.writes[0].shadow, there[0])
-            self.amplifiers.append(operation)
+            own = result(operation, place, [read.shadow for read in operation.reads])
+            entered = all(near(read.shadow, each) for read, each in zip(operation.reads, inputs, strict=True))
+            if entered and (own is None or not near(own, given)):  # it has not only rounded, or read what was
+                self.amplifiers.append(operation)
         return bool(there)
 
     def _counterpart(self, read: Read) -> Any:
@@ -152,6 +160,11 @@ class RecordedPair:
         x, y = self.a.known[name].shadow, self.b.known[name].shadow
         return x.size == y.size and np.array_equal(np.isfinite(x).reshape(-1), np.isfinite(y).reshape(-1))
 
+    def near(self, name: str) -> bool:
+        """Do a result's real values agree to `TOLERANCE`?"""
+        x, y = self.a.known[name].shadow, self.b.known[name].shadow
+        return x.size == y.size and near(x, y)
+
     @property
     def agree(self) -> bool:
         """Do the results mean the same, and err by no more than rounding does, wherever that can be told?
@@ -160,6 +173,6 @@ class RecordedPair:
         Where values were taken as recorded, their gap stands in for noise, which single elements show too little of.
         """
         gap = SEEN if self.whole else COARSE
-        if not all(map(self._finite_alike, self.differing)):
+        if not all(map(self._finite_alike, self.differing)) or not all(name in self.splits or self.near(name) for name in self.differing):
             return False
         return all(each.units <= gap and max(each.roughness) <= (SEEN if _one_sided(each) else COARSE) for each in self.splits.values())

@@ -13,7 +13,8 @@ import numpy as np
 
 from detconf.arrays import Array, raw
 from detconf.auditing.laboratory import Observation
-from detconf.auditing.recordings.recomputing import kind, reading, result
+from detconf.auditing.recordings.recomputing import kind, moves, reading, result
+from detconf.auditing.recordings.viewing import viewed
 from detconf.shadows.formats import ROUNDINGS, round_to, unit
 from detconf.shadows.regions import ancestors
 from detconf.shadows.study import Known, Operation, Read, Study, Value
@@ -86,7 +87,7 @@ class Replay:
         for name, each in self.observation.known.items():
             elements = made.get(each.value.index)
             if elements is not None and each.value.maker in self._readings and self._readings[each.value.maker] >= 0:
-                seen = _viewed(each.value.shadow, each.shadow, elements)
+                seen = viewed(each.value.shadow, each.shadow, elements)
                 found |= {} if seen is None else {name: seen}
         return found
 
@@ -94,6 +95,8 @@ class Replay:
         place = self.reading(operation)
         inputs = [_elements(each, made) for each in operation.reads]
         written = operation.writes[0] if operation.writes else None
+        if written is not None and all(_decided(each) for each in operation.writes):  # as the real run went
+            return {each.index: each.shadow for each in operation.writes}
         if place < 0 or written is None or any(each is None for each in inputs):
             off = {each.index: taken(each) for each in operation.writes if each.shadow is not None} if place < 0 else {}
             lost = dict.fromkeys((each.index for each in operation.writes), None)
@@ -102,10 +105,12 @@ class Replay:
         if kind(operation.name) == "same":
             exact = any(each.value.dtype == written.dtype for each in operation.reads)
             return {written.index: noise.relative(inputs[0].reshape(written.shape), 0.0 if exact else _OUTPUT * unit(written.dtype))}
-        inputs = [noise.relative(each, _INPUT * unit(read.value.dtype)) for each, read in zip(inputs, operation.reads, strict=True)]
+        whole = moves(operation.name) and all(each.value.dtype == written.dtype for each in operation.reads if not _decided(each.value))
+        own, other = (0.0, 0.0) if whole else (_INPUT, _OUTPUT)
+        inputs = [noise.relative(each, own * unit(read.value.dtype)) for each, read in zip(inputs, operation.reads, strict=True)]
         found = result(operation, place, inputs)
         rest = dict.fromkeys((each.index for each in operation.writes[1:]), None)
-        return rest | {written.index: None if found is None else noise.relative(found, _OUTPUT * unit(written.dtype))}
+        return rest | {written.index: None if found is None else noise.relative(found, other * unit(written.dtype))}
 
     def _again(self, operation: Operation, made: Mapping[int, _Made], scalars: Mapping[str | int, Any]) -> _Made | None:
         place = self.reading(operation)
@@ -138,6 +143,11 @@ class Replay:
         return Observation(arrays, known, study)
 
 
+def _decided(value: Value) -> bool:
+    """Are its elements truths or integers, which rounding does not change but by chance?"""
+    return value.shadow is not None and value.shadow.dtype.kind in "biu"
+
+
 class _Noise:
     """Rounding noise of one seed; none at all without."""
 
@@ -159,32 +169,15 @@ def _elements(read: Read, made: Mapping[int, Any]) -> Any:
     if read.value.index not in made:
         return None if read.shadow is None else np.asarray(read.shadow, dtype=np.float64)
     elements = made[read.value.index]
-    return elements if elements is None or read.view is None else _viewed(read.value.shadow, read.view, elements)
+    return elements if elements is None or read.view is None else viewed(read.value.shadow, read.view, elements)
 
 
 def _read(read: Read, made: _Made | None) -> _Made | None:
     """What an operation reads in the replay; None where it reads a value in a way that is not known."""
     if made is None:
         return None if read.shadow is None else _Made(np.asarray(read.shadow), read.value.dtype)
-    elements = made.elements if read.view is None else _viewed(read.value.shadow, read.view, made.elements)
+    elements = made.elements if read.view is None else viewed(read.value.shadow, read.view, made.elements)
     return None if elements is None else _Made(elements, made.dtype)
-
-
-def _viewed(before: Any, view: Any, after: Any) -> Any:
-    """`after`, read as `before` was read as `view`: in the same order, in another, or one number spread out; None for neither."""
-    if before.shape == view.shape and np.array_equal(before, view, equal_nan=True):
-        return after
-    flat, seen = before.reshape(-1), view.reshape(-1)
-    if flat.size == seen.size and np.array_equal(flat, seen, equal_nan=True):
-        return after.reshape(view.shape)
-    if flat.size == seen.size:
-        order, target = np.argsort(flat, kind="stable"), np.argsort(seen, kind="stable")
-        if not np.array_equal(flat[order], seen[target]):
-            return None
-        found = np.empty_like(after.reshape(-1))
-        found[target] = after.reshape(-1)[order]
-        return found.reshape(view.shape)
-    return np.full(view.shape, after.reshape(-1)[0]) if np.all(after == after.reshape(-1)[0]) else None
 
 
 def _dtype(operation: Operation, inputs: Sequence[str], scalars: Mapping[str | int, Any]) -> str:
@@ -209,5 +202,5 @@ def _replaced(value: Value, made: _Made | None) -> Value:
 def _follow(read: Read, values: Sequence[Value]) -> Read:
     value = values[read.value.index]
     return Read(
-        value, read.view if value is read.value else _viewed(read.value.shadow, read.view, value.shadow) if read.view is not None else None
+        value, read.view if value is read.value else viewed(read.value.shadow, read.view, value.shadow) if read.view is not None else None
     )

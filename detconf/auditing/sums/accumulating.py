@@ -30,12 +30,14 @@ class Terms:
         right: their right factors; None where nothing is multiplied.
         added: (elements), added to the sum at its end; None for nothing.
         count: what the sum is divided by.
+        places: of a filter: terms come channel by channel, so many of each.
     """
 
     left: Any
     right: Any = None
     added: Any = None
     count: int = 1
+    places: int = 1
 
     @property
     def length(self) -> int:
@@ -56,6 +58,14 @@ class Terms:
         """Of some elements."""
         right, added = (None if each is None else each[..., places] for each in (self.right, self.added))
         return replace(self, left=self.left[:, places], right=right, added=added)
+
+    def arranged(self, channels: int) -> Terms:
+        """So many channels at a time, all of them at each place of the filter; none for 0."""
+        if not channels or self.places == 1:
+            return self
+        every = np.arange(self.length).reshape(-1, self.places)
+        order = np.concatenate([every[at : at + channels].T.reshape(-1) for at in range(0, len(every), channels)])
+        return replace(self, left=self.left[order], right=None if self.right is None else self.right[order], places=1)
 
     def rounded(self, form: str) -> Terms:
         """With terms, or factors, rounded to a format; none for an empty one."""
@@ -86,6 +96,8 @@ class Way:
         late: of lanes: terms that do not fill all of them are added at the end.
         share: of blocks: once less than two of them are left, and more than one, that is halved, to a multiple of this; 0 for
             no such thing. So OpenBLAS does (interface/gemm.c, driver/level3/level3.c).
+        channels: of convolutions: so many channels are taken at a time, all of them at each place of the filter; 0: a channel by
+            itself, with all places. So many as a vector has does oneDNN (src/cpu/x64/jit_avx512_common_conv_kernel.cpp).
     """
 
     form: str
@@ -97,15 +109,18 @@ class Way:
     fold: str = ""
     late: bool = False
     share: int = 0
+    channels: int = 0
 
     def simple(self, length: int) -> bool:
         """Is nothing in it fitted? `length` terms are added up."""
         plain = self.order == "blocks" and (self.length >= length or (self.length == 1 and self.inner != WIDE))
-        return plain or (self.order == "pairs" and self.length == 128)
+        return not self.channels and (plain or (self.order == "pairs" and self.length == 128))
 
     def words(self, length: int) -> str:
         """What is done with `length` terms, as a sentence goes on after "adding"."""
         by = " by fused multiply-add" if self.fused else ""
+        if self.channels:
+            return f"{replace(self, channels=0).words(length)}, {self.channels} channels at each place of the filter"
         if self.order == "lanes" and self.length >= length:
             return "in a tree of " + ("halves" if self.fold == "halves" else "neighbours")
         if self.order == "lanes":
@@ -141,7 +156,7 @@ def nearest(array: Any, form: str) -> Any:
 
 def added(terms: Terms, way: Way, lengths: Sequence[int] = ()) -> Any:
     """The results: (elements), or (lengths, elements) where `lengths` are given in place of the way's own."""
-    terms = terms.rounded(way.inputs)
+    terms = terms.arranged(way.channels).rounded(way.inputs)
     with np.errstate(all="ignore"):
         sums = _ORDERS[way.order](terms, way, lengths or (way.length,))
         found = terms.ended(np.asarray(sums, np.float64), way.form)

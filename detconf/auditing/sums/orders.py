@@ -29,7 +29,7 @@ _SINGLE_STEPS = 2.0
 """Roundoffs of a typical element by which two sides differ at most that both round to a format a few times."""
 _TELLING = 1e-3
 """A chance that is worth a word."""
-_NEAR = 1e-2
+NEAR = 1e-2
 """Recorded results are this near to their inputs' product, relative to the sums of absolute products: the worst format is nearer."""
 
 
@@ -110,18 +110,21 @@ class Sums:
         return _of(same, found, kept.study, who)
 
     def narrow(self, each: Split, who: str) -> tuple[str, Proof] | None:
-        """Whatever was added up: every element is a number of a narrower format, as near as that format's rounding explains."""
+        """Whatever was added up: every element is a number of a narrower format, as near as that format's rounding explains.
+
+        An element that is hardly more than noise has few digits in any format: what was added up cancelled. It tells nothing.
+        """
         values, part = self._values(each.name, who), each.a if who == "reference" else each.b
-        if values is None or part.unit <= 0 or len(np.unique(values)) < _DISTINCT:
+        if values is None or part.unit <= 0 or part.noise.size != values.size:
             return None
         form = next((form for form in FORMATS if unit(form) > part.unit and representable(values, form)), "")
-        if not form or float(np.max(part.rough, initial=0.0)) > COARSE * unit(form) / part.unit:
+        telling = np.abs(values) * unit(form or "float64") > np.asarray(part.noise, np.float64).reshape(-1)
+        count = len(np.unique(values[telling]))
+        if not form or count < _DISTINCT or float(np.max(part.rough, initial=0.0)) > COARSE * unit(form) / part.unit:
             return None
         digits = round(math.log2(unit(form) / part.unit))
         words = f"every element of the {who}'s result is a number of {form}, though its dtype is a finer one"
-        what = (
-            f"a finer arithmetic gives such a number once in 2**{digits}, and these are {len(np.unique(values))}; {form} explains the error"
-        )
+        what = f"a finer arithmetic gives such a number once in 2**{digits}, and these are {count}; {form} explains the error"
         return words, Proof("bounded", what, 1.0)
 
     def _values(self, name: str, who: str) -> Any:
@@ -149,7 +152,7 @@ class Sums:
 
 def recorded(operation: Operation, study: Study, who: str) -> tuple[str, Proof] | None:
     """The same of a recorded operation, whose shadows are its real arrays."""
-    return _of(operation, recipe(operation, operation.writes[0].shadow, _NEAR) if operation.writes else None, study, who)
+    return _of(operation, recipe(operation, operation.writes[0].shadow, NEAR) if operation.writes else None, study, who)
 
 
 def _of(operation: Operation, found: Recipe | None, study: Study, who: str) -> tuple[str, Proof] | None:

@@ -30,6 +30,8 @@ _PAIRS = tuple(1 << power for power in range(4, 11))
 _VECTORS = (0, 1, 4, 8, 16)
 _LANES = tuple(1 << power for power in range(1, 8))
 _SHARES = (8, 16)
+_CHANNELS = (8, 16)
+"""In a vector of float32, by oneDNN."""
 _BETTER = 8.0
 _RARE, _SELDOM = 1e-3, 0.1
 """Chance at which a fitted way, and one without anything to fit, may be right by accident."""
@@ -100,7 +102,7 @@ def _tried(ways: Iterable[tuple[Way, Sequence[int]]], terms: Terms, real: Any) -
     """The ways that people and NumPy write in any case; those of kernels, which cost more, where none of these is right."""
     found: list[Fit] = []
     for way, lengths in ways:
-        if (way.share or way.order == "lanes") and any(each.share == 1.0 for each in found):
+        if (way.share or way.channels or way.order == "lanes") and any(each.share == 1.0 for each in found):
             continue
         found += _fitted(terms, real, way, lengths)
     return found
@@ -121,6 +123,11 @@ def _orders(terms: Terms, form: str) -> Iterator[tuple[Way, Sequence[int]]]:
         yield Way(form, fused=True), by_term
     if form != WIDE:
         yield Way(form, inner=WIDE), by_term
+    for channels in sorted({min(each, count // terms.places) for each in (*_CHANNELS, count)}) if terms.places > 1 else ():
+        if channels > 1:
+            yield Way(form, channels=channels), lengths
+            if fused:
+                yield Way(form, fused=True, channels=channels), by_term
     if form == "bfloat16" or count > _MOST:
         return
     yield Way(form, "pairs"), [each for each in _PAIRS if each <= max(count, _NUMPY)]

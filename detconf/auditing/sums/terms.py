@@ -12,7 +12,8 @@ import numpy as np
 
 from detconf.auditing.attempts.fingerprint import factors, spread
 from detconf.auditing.sums.accumulating import Terms
-from detconf.frameworks.base import TERMS
+from detconf.auditing.sums.contractions import contraction
+from detconf.frameworks.base import PRODUCTS, TERMS
 from detconf.shadows.study import Known, Operation, Read, Study, Value
 
 _SIDE = 8
@@ -26,7 +27,7 @@ _EQUAL = 1e-9
 
 _LINKS, _LOOKED_UP = 1 << 12, 1 << 26
 """Additions that are followed back, and elements among which those of views are looked up."""
-_Found = tuple[Any, Callable[[Sequence[Any]], Terms]]
+_Found = tuple[Any, Callable[[Sequence[Any], Any], Terms]]
 _At = tuple[int, int]
 """A read: number of the operation, and which of its reads."""
 
@@ -37,15 +38,19 @@ class Recipe:
 
     Attributes:
         reads: what is needed: (number of the operation, which of its reads).
-        places: of the elements, in the flat result.
-        of: the arrays that were read -> their terms.
+        places: of the elements that are sampled, in the flat result.
+        at: the arrays that were read, and places of elements -> the terms of these.
         loop: single additions, one after the other.
     """
 
     reads: Sequence[_At]
     places: Any
-    of: Callable[[Sequence[Any]], Terms]
+    at: Callable[[Sequence[Any], Any], Terms]
     loop: bool = False
+
+    def of(self, arrays: Sequence[Any]) -> Terms:
+        """The terms of the sampled elements."""
+        return self.at(arrays, self.places)
 
     def real(self, study: Study) -> Terms | None:
         """The terms as the real computation had them, in a study of the same program that kept its arrays."""
@@ -82,7 +87,7 @@ def _same(shadow: Any, other: Any) -> bool:
 
 
 def recipe(operation: Operation, result: Any, near: float = _EQUAL) -> Recipe | None:
-    """Of one operation; None where it is neither a product of matrices nor a sum or mean.
+    """Of one operation; None where it is neither a contraction of two arrays nor a sum or mean.
 
     Args:
         operation: the operation.
@@ -95,7 +100,7 @@ def recipe(operation: Operation, result: Any, near: float = _EQUAL) -> Recipe | 
     if operation.adds == TERMS:
         found = _sum(np.asarray(reads[0]), result, near) if len(reads) == 1 else None
     else:
-        found = _product(reads, result, near)
+        found = _product(reads, result, near) or (_contraction(operation, reads, result, near) if operation.adds == PRODUCTS else None)
     return found and Recipe([(operation.index, place) for place in range(len(reads))], *found)
 
 
@@ -105,7 +110,7 @@ def _product(reads: Sequence[Any], result: Any, near: float) -> _Found | None:
         return None
     places = _grid(found.shape)
 
-    def terms(arrays: Sequence[Any]) -> Terms:
+    def terms(arrays: Sequence[Any], places: Any) -> Terms:
         left, right = found.of(arrays)
         rows, columns = np.divmod(places, found.shape[1])
         added = None
@@ -113,6 +118,20 @@ def _product(reads: Sequence[Any], result: Any, near: float) -> _Found | None:
             part = np.broadcast_to(each.reshape(-1, each.shape[-1]), found.shape).reshape(-1)[places]
             added = part if added is None else added + part
         return Terms(left.T[:, rows], right[:, columns], added)
+
+    return places, terms
+
+
+def _contraction(operation: Operation, reads: Sequence[Any], result: Any, near: float) -> _Found | None:
+    places = spread(result.size, _SIDE**2)
+    found = contraction(reads, result, operation.options, places, near)
+    if found is None:
+        return None
+
+    def terms(arrays: Sequence[Any], places: Any) -> Terms:
+        parts = found.terms(arrays, places)
+        assert parts is not None  # noqa: S101  # it fitted arrays of the same shapes
+        return Terms(*parts, places=found.places)
 
     return places, terms
 
@@ -138,7 +157,7 @@ def _sum(array: Any, result: Any, near: float) -> _Found | None:
 def _reduction(axes: tuple[int, ...], count: int, divisor: int, size: int) -> _Found:
     places = spread(size, max(1, min(_SIDE**2, _ELEMENTS // count)))
 
-    def terms(arrays: Sequence[Any]) -> Terms:
+    def terms(arrays: Sequence[Any], places: Any) -> Terms:
         array = np.asarray(arrays[0], np.float64)
         first = np.moveaxis(array, axes, range(len(axes)))
         return Terms(first.reshape(count, size)[:, places], count=divisor)
@@ -162,7 +181,7 @@ def _chain(study: Study, value: Value) -> Recipe | None:
     shape = np.shape(value.shadow)
     places = spread(math.prod(shape), max(1, min(_SIDE**2, _ELEMENTS // len(ends))))
 
-    def terms(arrays: Sequence[Any]) -> Terms:
+    def terms(arrays: Sequence[Any], places: Any) -> Terms:
         rows = np.stack([np.broadcast_to(each, shape).reshape(-1)[places] for each in arrays])
         return Terms(rows[::2], rows[1::2]) if multiplied else Terms(rows)
 

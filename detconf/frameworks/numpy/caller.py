@@ -208,7 +208,7 @@ class Caller(Keeper):
         if floats(item.dtype) and item.dtype in followed.SCALARS:
             known = Known(np.asarray(after), value)
             if item.dtype.kind == "f":
-                self.escaped(float(item), known)  # for numpy.float64(x.mean()), which nobody sees
+                self.numbers.escape(float(item), known)  # for numpy.float64(x.mean()), which nobody sees
             return followed.scalar(item, known)
         return item
 

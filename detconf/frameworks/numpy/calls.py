@@ -84,7 +84,7 @@ class Calls:
             numbers = [each for each in (*own_args, *own_kwargs.values()) if isinstance(each, _NUMBERS)]
             witnesses = [describe(each)[0] for each in read] + [contents.number(each) for each in numbers]
             before = [contents.array(each) for each in read] if recorder.keeping else None
-            scalars = _scalars(own_args) if recorder.keeping and type(function) is np.ufunc else ()
+            scalars = _scalars(own_args) if recorder.keeping else ()
             result = function(*own_args, **own_kwargs)
             written = _arrays([kwargs.get("out"), targets])
             made = _made(result, read, written, drawn=bool(random))
@@ -118,7 +118,7 @@ class Calls:
 
 
 def _scalars(args: Sequence[Any]) -> list[Any]:
-    """By position: the operands of an arithmetic operation that are numbers; None for the others."""
+    """By position: the arguments that are numbers; None for the others."""
     return [contents.array(each) if isinstance(each, _NUMBERS) else None for each in args]
 
 

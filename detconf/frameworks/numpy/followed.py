@@ -105,26 +105,25 @@ class Followed(np.ndarray[Any, Any]):
 
         Flat(self)[:] = value
 
+    def __bool__(self) -> bool:
+        return bool(_choosing(self, bool))
+
+    def __int__(self) -> int:
+        return int(_choosing(self, int))
+
     def __copy__(self) -> Any:
         return copied(self)
 
     def __deepcopy__(self, memo: Any) -> Any:
         return copied(self)
 
-    def __repr__(self) -> str:
-        return repr(plain_view(self, np.ndarray))
 
-    def __str__(self) -> str:
-        return str(plain_view(self, np.ndarray))
-
-    def __format__(self, form: str) -> str:
-        return format(plain_view(self, np.ndarray), form)
-
-    def __reduce__(self) -> Any:
-        return plain_view(self, np.ndarray).__reduce__()
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return plain_view(self, np.ndarray).__reduce_ex__(protocol)
+def _choosing(value: Any, function: Callable[[Any], Any]) -> Any:
+    """What a program branches on, or counts by."""
+    found, own = heard(3), plain(value, {})
+    if found is not None and own.dtype.kind in "fc":
+        found.chosen()
+    return function(own)
 
 
 def copied(array: Any) -> Any:
@@ -146,6 +145,13 @@ def _method(name: str, kind: type, *, in_place: bool) -> Callable[..., Any]:
     return method
 
 
+def _as_plain(name: str) -> Callable[..., Any]:
+    plain = getattr(np.ndarray, name)
+    return lambda self, *args: plain(plain_view(self, np.ndarray), *args)
+
+
+for _name in ("__repr__", "__str__", "__format__", "__reduce__", "__reduce_ex__"):
+    setattr(Followed, _name, _as_plain(_name))
 for _name in _METHODS.split():
     setattr(Followed, _name, _method(_name, np.ndarray, in_place=False))
 for _name in _IN_PLACE:
@@ -154,15 +160,10 @@ Followed.__name__ = Followed.__qualname__ = "ndarray"
 Followed.__module__ = "numpy"
 
 _BINARY: Mapping[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "truediv": operator.truediv,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "pow": operator.pow,
+    name: getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
 }
-_UNARY: Mapping[str, Callable[..., Any]] = {"neg": operator.neg, "abs": operator.abs, "pos": operator.pos}
+_UNARY: Mapping[str, Callable[..., Any]] = {name: getattr(operator, name) for name in ("neg", "abs", "pos")}
+_COMPARING = ("lt", "le", "gt", "ge", "eq", "ne")
 _AS_UFUNC = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
     "pow": "power", "neg": "negative", "abs": "absolute", "pos": "positive",
@@ -182,6 +183,16 @@ def _scalar_operator(name: str, function: Callable[..., Any], *, swapped: bool) 
     return apply
 
 
+def _comparison(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    def compare(self: Any, other: Any) -> Any:
+        found, answer = heard(), plain(self, other)
+        if found is not None and isinstance(other, (int, float, np.generic)):
+            found.chosen(f"python.{name}", (self, other), answer)
+        return answer
+
+    return compare
+
+
 def _scalar_members(kind: type) -> dict[str, Any]:
     members: dict[str, Any] = {f"__{name}__": _scalar_operator(name, function, swapped=False) for name, function in _BINARY.items()}
     members |= {f"__r{name}__": _scalar_operator(name, function, swapped=True) for name, function in _BINARY.items()}
@@ -198,19 +209,17 @@ def _scalar_members(kind: type) -> dict[str, Any]:
             found.escaped(result, self.known)
         return result
 
-    def reduce(self: Any, *_: Any) -> Any:
-        return plainly(self).__reduce__()
-
     def rounded(self: Any, digits: Any = None) -> Any:
         found = heard()
         return round(plainly(self), digits) if found is None or digits is None else found.call("numpy.round", round, (self, digits), {})
 
+    members |= {f"__{name}__": _comparison(name, getattr(kind, f"__{name}__")) for name in _COMPARING}
+    members |= {"__bool__": lambda self: _choosing(self, bool), "__hash__": kind.__hash__}
     members |= {
         "__round__": rounded,
         "item": item,
         "tolist": item,
-        "__reduce__": reduce,
-        "__reduce_ex__": reduce,
+        **dict.fromkeys(("__reduce__", "__reduce_ex__"), lambda self, *_: plainly(self).__reduce__()),
         "__module__": "numpy",
         "known": None,
     }
@@ -218,7 +227,7 @@ def _scalar_members(kind: type) -> dict[str, Any]:
     members["__array_function__"] = Followed.__array_function__
     members |= {"__copy__": lambda self: self, "__deepcopy__": lambda self, _: self}
     if kind not in (np.complex64, np.complex128, np.clongdouble):
-        members["__float__"] = as_float
+        members |= {"__float__": as_float, "__int__": lambda self: _choosing(self, int)}
     return members
 
 

@@ -16,7 +16,7 @@ from detconf.frameworks.numpy.stores import place
 from detconf.shadows.formats import unit
 from detconf.shadows.study import Known
 
-_WRITERS = frozenset(("copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis"))
+WRITERS = frozenset(("copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis"))
 """Functions that write into their first argument."""
 _OVERWRITE = frozenset(("numpy.ndarray.fill", "numpy.setitem"))
 """Operations that do not read what they write over."""
@@ -35,7 +35,7 @@ class Following(Caller):
     def function(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """A function of NumPy that takes arrays: "numpy.linalg.svd"."""
         name = function.__name__
-        if name in _WRITERS and args and isinstance(args[0], np.ndarray):
+        if name in WRITERS and args and isinstance(args[0], np.ndarray):
             return self.in_place(name, function, args, kwargs)
         return self.call(f"{function.__module__}.{name}", function, args, kwargs, template=function)
 
@@ -230,6 +230,12 @@ class Following(Caller):
             given = options(None, args, kwargs)
             made = self.study.operation(name, [], written, random=True, state=state, options=given, source=self.source())
         return self.number(result, Known(np.asarray(made[0][1]), made[0][0])) if made else result
+
+    def chosen(self, name: str = "", operands: Sequence[Any] = (), answer: Any = None) -> None:
+        """The program chooses by a number: it is the real one, which shadows follow."""
+        if name:
+            with self.lock:
+                self.study.choose(name, operands, answer, self.source())
 
     def left(self, how: str) -> None:
         """A number went where it is not followed."""

@@ -222,7 +222,7 @@ class Keeper:
     def escaped(self, value: float, known: Known | None) -> None:
         """A number left by a door where only a plain float can go; it is known again by its value."""
         if known is not None:
-            self.numbers.escape(value, known)
+            self.numbers.escape(value, known, seen=True)
 
     def number(self, value: Any, known: Known) -> Any:
         """What Python gets of a scalar: a float that is followed; others as they are."""

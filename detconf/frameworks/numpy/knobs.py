@@ -56,9 +56,11 @@ FRAMEWORK = Framework(
         ),
     ),
     refused="detconf.frameworks.numpy.refused",
+    seeds="detconf.frameworks.numpy.seeds:fixed",
     tensors="detconf.frameworks.numpy.tensors",
     machine=f"{_HERE}:machine",
     tracer="detconf.frameworks.numpy.trace",
     shadow="detconf.frameworks.numpy.shadow",
+    widening="detconf.frameworks.numpy.widening:widening",
     sums="detconf.frameworks.numpy.sums",
 )

@@ -31,6 +31,13 @@ def shadow_dtype(dtype: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
+def doubled(dtype: Any) -> Any:
+    """float64 for floats of less, complex128 likewise; any other dtype itself."""
+    found = shadow_dtype(dtype)
+    return found if found is not None and found in (DOUBLE, COMPLEX) else dtype
+
+
+@lru_cache(maxsize=256)
 def floats(dtype: Any) -> bool:
     """Is it a dtype that rounds?"""
     found = shadow_dtype(dtype)

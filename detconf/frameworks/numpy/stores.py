@@ -61,11 +61,15 @@ class Store:
             self._fill(array, shadow)
 
     def _fill(self, array: Any, shadow: Any) -> None:
-        mirrored = array[tuple(slice(None, None, -1 if stride < 0 else 1) for stride in array.strides)] if array.ndim else array
-        whole = _as_strided(mirrored, ((self.high - self.low) // self.dtype.itemsize,), (self.dtype.itemsize,))
+        whole = self.whole(array)
         self._seen = _array(whole)
         self.buffer = whole.astype(shadow_dtype(self.dtype))
         self._lie(self.buffer, array)[...] = shadow
+
+    def whole(self, array: Any) -> Any:
+        """The memory from its first element to its last, in one row; `array` covers it."""
+        mirrored = array[tuple(slice(None, None, -1 if stride < 0 else 1) for stride in array.strides)] if array.ndim else array
+        return _as_strided(mirrored, ((self.high - self.low) // self.dtype.itemsize,), (self.dtype.itemsize,))
 
     @property
     def value(self) -> Value:

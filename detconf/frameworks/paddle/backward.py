@@ -115,7 +115,7 @@ class Backward:
         whole = twin is not None and twins.elements(twin).shape == real.shape
         if whole and not gradient.is_selected_rows():
             twin = self.mirror.disturbance.written(gradient, twin, in_place=True)
-        lost = "" if whole or study.local else f"paddle has no graph of shadows up to a gradient of shape {list(real.shape)}"
+        lost = "" if whole else f"paddle has no graph of shadows up to a gradient of shape {list(real.shape)}"
         shadow = twins.elements(twin) if whole else real
         lost = lost or (NO_BETTER if dtype_of(gradient) in ("float64", "complex128") else "")
         written = [(shadow, dtype_of(gradient), twins.real(gradient))]

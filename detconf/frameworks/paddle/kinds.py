@@ -34,6 +34,8 @@ COPIES = VIEWS | WRITES_OUT | OPAQUE | frozenset(PICKS) | frozenset(_COPYING.spl
 DECISIONS = frozenset(("argmax", "argmin", "nonzero", "searchsorted", "bucketize", "unique", "unique_consecutive", "sign", *PICKS))
 UNDECLARED: Mapping[str, tuple[int, ...]] = {"batch_norm": (1, 2)}
 """Positions of arguments that an operation writes without being in place by its name."""
+LOCATED = frozenset(("linear_interp", "bilinear_interp", "trilinear_interp", "bicubic_interp"))
+"""Their kernels form coordinates in single precision, for numbers of double precision too (`interpolate_kernel.cc`)."""
 MASKED = frozenset(("dropout",))
 """They set elements to zero, and scale the rest."""
 REPLAYED = frozenset(("dropout", "dropout_", "fused_dropout_add", "rnn", "rrelu", "gumbel_softmax"))

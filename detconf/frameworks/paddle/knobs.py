@@ -224,9 +224,11 @@ FRAMEWORK = Framework(
     on_step="detconf.frameworks.paddle.steps:watch",
     on_begin="detconf.frameworks.paddle.begins:watch",
     modes="detconf.frameworks.paddle.modes:watch",
+    seeds="detconf.frameworks.paddle.seeds:fixed",
     tracer="detconf.frameworks.paddle.trace",
     shadow="detconf.frameworks.paddle.shadow",
     ladder="detconf.frameworks.paddle.ladder",
     uncaptured="detconf.frameworks.paddle.uncaptured",
+    widening="detconf.frameworks.paddle.widening:widening",
     sums="detconf.frameworks.paddle.sums",
 )

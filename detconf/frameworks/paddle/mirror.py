@@ -41,6 +41,11 @@ class Mirror(Arguments):
         self.flows = Flows(twins, self.disturbance)
         self._fixed: dict[str, Any] = {}
 
+    @property
+    def quiet(self) -> bool:
+        """This thread is at work for the study, not for the program."""
+        return self.twins.quiet
+
     def call(self, operation: Operation, plain: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run an operation of the program, and follow it."""
         call = Call(operation, plain, args, kwargs)
@@ -218,7 +223,8 @@ class Mirror(Arguments):
         writes = []
         for tensor, twin in zip(made, outputs, strict=True):
             disturbed = twin is not None and not call.copying and not lost
-            after = self.disturbance.written(tensor, twin, in_place=id(tensor) in call.records) if disturbed else twin
+            located = call.name in kinds.LOCATED
+            after = self.disturbance.written(tensor, twin, in_place=id(tensor) in call.records, located=located) if disturbed else twin
             source = tensor if after is None else after
             shadow = elements(source) if readable(source) else np.zeros(0)
             writes.append((shadow, dtype_of(tensor), self.twins.real(tensor), after))

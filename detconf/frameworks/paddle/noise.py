@@ -46,11 +46,19 @@ class Disturbance:
             return gradient
         return gradient * self.twins.tensor(1.0 + READ * unit(dtype) * self.random.standard_normal(tuple(gradient.shape)), gradient)
 
-    def written(self, tensor: Any, twin: Any, *, in_place: bool) -> Any:
-        """The twin of a tensor that an operation wrote, disturbed; where it wrote in place, in its own memory."""
+    def written(self, tensor: Any, twin: Any, *, in_place: bool, located: bool = False) -> Any:
+        """The twin of a tensor that an operation wrote, disturbed; where it wrote in place, in its own memory.
+
+        Args:
+            located: the operation finds places by numbers in single precision: what these are off by, it weighs its input by.
+        """
         if self.random is None:
             return twin
         factor = self.factor(tensor, WRITTEN)
+        if located:  # a coordinate is rounded twice; of one size with either sign, since no draw of it may be tiny by chance
+            size = 2 * max(tensor.shape) * unit("float32") * _rms(self.twins.elements(twin))
+            signs = np.sign(self.random.standard_normal(tuple(tensor.shape)))
+            return twin * factor + self.twins.tensor(size * signs, tensor)
         if not in_place:
             return twin * factor
         self.twins.overwrite(twin, self.twins.elements(twin) * self.twins.elements(factor))

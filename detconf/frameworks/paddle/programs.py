@@ -235,6 +235,9 @@ def _in_scope(scope: Any, name: str, kind: str) -> Array | None:
 
 
 def _array(value: Any, kind: str) -> Array:
-    """A fetched value: an array of NumPy, or a tensor of a scope. NumPy has no bfloat16: `kind` says it."""
+    """A fetched value: an array of NumPy, or a tensor of a scope. NumPy has no bfloat16: `kind` says it.
+
+    A result that its operation leaves out, such as the mask of a dropout in evaluation mode, is fetched as None.
+    """
     data = loaded("numpy").asarray(value)
-    return Array(kind, data.shape, raw(data))
+    return _NONE if data.dtype.hasobject else Array(kind, data.shape, raw(data))

@@ -6,7 +6,7 @@ For audits. Nothing here judges: it only says what was captured, and runs the pr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from detconf.frameworks.base import Captured, Remedy
@@ -69,6 +69,13 @@ def anew(*, once: bool = False) -> Iterator[None]:
         for kind in _kinds(translator):
             stack.enter_context(replaced(kind, "__call__", _before(vars(kind)["__call__"], forget)))
         yield
+
+
+def disturbed(seed: int, units: float) -> AbstractContextManager[None]:
+    """What an operation computes is off by about `units` roundings, at random."""
+    from detconf.frameworks.paddle.disturbing import disturbing  # only where it is asked for
+
+    return disturbing(seed, units)
 
 
 def remedies() -> tuple[Remedy, ...]:

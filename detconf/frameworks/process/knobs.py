@@ -11,6 +11,7 @@ _HERE = "detconf.frameworks.process.controls"
 
 FRAMEWORK = Framework(
     name="process",
+    seeds="detconf.frameworks.process.seeds:fixed",
     refused="detconf.frameworks.process.refused",
     knobs=(
         Knob(

@@ -270,6 +270,7 @@ FRAMEWORK = Framework(
         r"this operation is not deterministic because it (uses CuBLAS)",
     ),
     modes="detconf.frameworks.torch.modes:watch",
+    seeds="detconf.frameworks.torch.seeds:fixed",
     tracer="detconf.frameworks.torch.trace",
     shadow="detconf.frameworks.torch.shadow",
     ladder="detconf.frameworks.torch.ladder",

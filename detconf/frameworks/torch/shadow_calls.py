@@ -104,9 +104,13 @@ class Calls:
         Raises:
             Exception: whatever a computation in float64 can raise.
         """
-        if not any(floats(each.dtype) for each in call.made):
-            return [None] * len(call.made), None
         plan = call.plan
+        if not any(floats(each.dtype) for each in call.made):
+            unseen = next((each for each in _read(plan, call.bound) if id(each) not in call.before), None)
+            if unseen is not None and call.made:
+                msg = f"made of {name_of(unseen.dtype)}, which is not followed"
+                raise NotImplementedError(msg)
+            return [None] * len(call.made), None
         if call.random and not idle(self.study.altered()):
             return self._drawn(call), None
         noisy = self.noise is not None and not plan.moves

@@ -8,11 +8,13 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 
 from detconf.frameworks.source import line
+from detconf.frameworks.torch.capturers import uncaptured
 
 _FOREIGN = (os.path.join(os.path.dirname(torch.__file__), ""),)
 _REMEMBERED = 1 << 16
@@ -39,8 +41,9 @@ class Places:
 
 
 def eagerly() -> Callable[[], None]:
-    """Compiled functions run as they are written; what is in them and in us is not compiled."""
+    """Compiled and traced functions run as they are written; what is in them and in us is not compiled, nor traced."""
     stances: list[Any] = []
+    others = ExitStack()
     plain = torch.compile
 
     def calm() -> None:
@@ -55,6 +58,7 @@ def eagerly() -> Callable[[], None]:
         return plain(*args, **kwargs)
 
     def undo() -> None:
+        others.close()
         if torch.compile is compiled:
             torch.compile = plain
         if stances:
@@ -64,4 +68,5 @@ def eagerly() -> Callable[[], None]:
         calm()
     # Whoever compiles nothing does not pay for importing Dynamo.
     torch.compile = compiled
+    others.enter_context(uncaptured())
     return undo

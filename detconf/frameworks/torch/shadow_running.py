@@ -143,7 +143,7 @@ class Running:
         """A number leaves, by whatever door."""
         if isinstance(result, float) and not getattr(self.engine.quiet, "item", False):
             known = self.memory.known(tensor)
-            self.engine.numbers.escape(result, Known(known.shadow.reshape(()), known.value))
+            self.engine.numbers.escape(result, Known(known.shadow.reshape(()), known.value), seen=True)
 
     def _record(self, call: Call) -> None:
         """Compute the shadow, tell the study, and keep what it gives back."""

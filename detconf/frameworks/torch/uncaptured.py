@@ -6,21 +6,21 @@ For audits. Nothing here judges: it only says what was captured, and runs the pr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sized
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
 from wrapt import register_post_import_hook
 
 from detconf.frameworks.base import Captured, Remedy
-from detconf.frameworks.replaced import replaced
+from detconf.frameworks.replaced import replaced, replaced_everywhere
+from detconf.frameworks.torch.capturers import CAPTURERS, captured_anew, present, uncaptured
 from detconf.frameworks.torch.steps import watch as watch_steps
 from detconf.lookup import is_imported, loaded
 from detconf.values import Cause
 
-_COMPILERS = ("compile",)
-_TRACERS = ("trace", "script")
 _CONFIG = "torch._inductor.config"
+_DYNAMO = "torch._dynamo.config"
 
 
 @contextmanager
@@ -28,9 +28,9 @@ def watch(seen: Captured) -> Iterator[None]:
     """Note what is captured, and how often a saved state is loaded."""
     torch = loaded("torch")
     with ExitStack() as stack:
-        for owner, names in ((torch, _COMPILERS), (torch.jit, _TRACERS)):
-            for name in names:
-                stack.enter_context(replaced(owner, name, _noting(getattr(owner, name), f"{owner.__name__}.{name}", seen)))
+        capturers = ((torch, "compile"), *present(CAPTURERS))
+        noting = ((owner, name, _noting(getattr(owner, name), f"{owner.__name__}.{name}", seen)) for owner, name in capturers)
+        stack.enter_context(replaced_everywhere(*noting))
         steps: list[None] = []
         stack.callback(watch_steps(lambda: steps.append(None)))
         schedules = _kinds(torch.optim.lr_scheduler.LRScheduler)
@@ -43,11 +43,10 @@ def watch(seen: Captured) -> Iterator[None]:
 
 @contextmanager
 def without() -> Iterator[None]:
-    """Compiled, traced and scripted functions run as the Python that they were made from."""
+    """Compiled, traced, scripted and exported functions run as the Python that they were made from."""
     torch = loaded("torch")
     with ExitStack() as stack:
-        stack.enter_context(replaced(torch.jit, "trace", _itself))
-        stack.enter_context(replaced(torch.jit, "script", _itself))
+        stack.enter_context(uncaptured())
         if hasattr(torch.compiler, "set_stance"):
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         yield
@@ -55,20 +54,16 @@ def without() -> Iterator[None]:
 
 @contextmanager
 def anew() -> Iterator[None]:
-    """What is traced is traced again at each call, on the arguments of that call."""
-    torch = loaded("torch")
-    plain = torch.jit.trace
-
-    def trace(function: Any, *_args: Any, **options: Any) -> Any:
-        def call(*args: Any) -> Any:
-            # The check would trace once more, through this very function.
-            kept = {key: value for key, value in options.items() if key not in ("example_inputs", "check_trace")}
-            return plain(function, args, check_trace=False, **kept)(*args)
-
-        return call
-
-    with replaced(torch.jit, "trace", trace), _compiled_with({}):
+    """What is traced or exported is so again at each call, on the arguments of that call."""
+    with captured_anew(), _compiled_with({}):
         yield
+
+
+def disturbed(seed: int, units: float) -> AbstractContextManager[None]:
+    """What an operation computes is off by about `units` roundings, at random."""
+    from detconf.frameworks.torch.disturbing import disturbing  # only where it is asked for
+
+    return disturbing(seed, units)
 
 
 def remedies() -> tuple[Remedy, ...]:
@@ -77,7 +72,7 @@ def remedies() -> tuple[Remedy, ...]:
 
 
 @contextmanager
-def _compiled_with(settings: dict[str, Any]) -> Iterator[None]:
+def _compiled_with(settings: dict[str, Any], config: str = _CONFIG) -> Iterator[None]:
     """Everything is compiled again, under these settings; and once more after the block. The compiler may come in the block only."""
     dynamo = loaded("torch._dynamo") if is_imported("torch._dynamo") else None
     with ExitStack() as stack:
@@ -87,17 +82,17 @@ def _compiled_with(settings: dict[str, Any]) -> Iterator[None]:
         if settings:
             inside = [stack]
             stack.callback(inside.clear)
-            register_post_import_hook(partial(_set, settings, inside), _CONFIG)
+            register_post_import_hook(partial(_set, settings, inside), config)
         yield
 
 
-def _set(settings: dict[str, Any], inside: list[ExitStack], inductor: Any) -> None:
+def _set(settings: dict[str, Any], inside: list[ExitStack], config: Any) -> None:
     for stack in inside:
-        stack.enter_context(inductor.patch({key: value for key, value in settings.items() if hasattr(inductor, key)}))
+        stack.enter_context(config.patch({key: value for key, value in settings.items() if hasattr(config, key)}))
 
 
-def _remedy(words: str, cause: Cause, **settings: bool) -> Remedy:
-    return Remedy(words, cause, lambda: _compiled_with(settings))
+def _remedy(words: str, cause: Cause, config: str = _CONFIG, **settings: bool) -> Remedy:
+    return Remedy(words, cause, lambda: _compiled_with(settings, config))
 
 
 REMEDIES = (
@@ -109,11 +104,9 @@ REMEDIES = (
         fallback_random=True,
         emulate_precision_casts=True,
     ),
+    # Dynamo takes NumPy's functions for torch's, which draw from torch's generator.
+    _remedy("torch._dynamo.config.use_numpy_random_stream = True", Cause.RNG, _DYNAMO, use_numpy_random_stream=True),
 )
-
-
-def _itself(function: Any = None, *_args: Any, **_options: Any) -> Any:
-    return function
 
 
 def _noting(plain: Callable[..., Any], name: str, seen: Captured) -> Callable[..., Any]:

@@ -34,7 +34,7 @@ _INPUTS = ("from_numpy", "as_tensor")
 
 
 @contextmanager
-def widening(seen: Widened) -> Iterator[None]:
+def widening(seen: Widened, roots: Sequence[Any] = ()) -> Iterator[None]:  # noqa: ARG001  # tensors are widened where they are used
     """Inside the block this thread computes in float64."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
@@ -42,6 +42,7 @@ def widening(seen: Widened) -> Iterator[None]:
         with ExitStack() as stack:
             for name in _INPUTS:
                 stack.enter_context(replaced(torch, name, _taking(getattr(torch, name))))
+            stack.enter_context(replaced(torch.Tensor, "numpy", seen.giving(torch.Tensor.numpy)))
             mode = _Widening(seen)
             stack.callback(mode.end)
             stack.enter_context(mode)
