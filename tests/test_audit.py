@@ -379,7 +379,7 @@ def test_a_side_that_does_not_repeat_is_not_explained() -> None:
 
 
 def test_an_experiment_that_fails_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault of ours, or of an engine, ends no audit: what failed is among what was tried, and the rest goes on."""
+    """A fault of ours, or of an engine, ends no audit: what failed is said, and the rest goes on, by recordings if need be."""
     from detconf.auditing import entry
     from detconf.frameworks.torch import shadow
 
@@ -392,8 +392,10 @@ def test_an_experiment_that_fails_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     assert any("failing: it failed: RuntimeError: " in each for each in found.tried)
     monkeypatch.setattr(shadow, "start", failing)
     found = detconf.audit(product(order="at once"), product(order="in parts"))
-    assert str(found.cause) == "unknown"
-    assert any("could not be followed" in each for each in found.unexamined)
+    assert str(found.cause) == "rounding"
+    assert found.proof is not None
+    assert "computed again" in found.proof.what
+    assert any("could not be followed: RuntimeError" in each for each in found.unexamined)
 
 
 def test_command_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:

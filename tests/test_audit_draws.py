@@ -129,7 +129,9 @@ def attention(*, fill: float) -> Program:
         pytest.param(in_paddle(training=False), in_paddle(training=True), "mode", "dropout", id="dropout of Paddle"),
         pytest.param(masked("first"), masked("after"), "rng", "", id="masks by hand, scaled before or after"),
         pytest.param(masked("twice"), masked("first"), "rng", "", id="masks by hand of two frameworks"),
-        pytest.param(masked("first"), masked("after", scale=1.0), "semantics", "div", id="other masks, and one not scaled"),
+        pytest.param(
+            masked("first"), masked("after", scale=1.0), "semantics", "div", id="other masks, and one not scaled", marks=pytest.mark.long
+        ),
         pytest.param(variance(unbiased=True), variance(unbiased=False), "semantics", "", id="NaN on one side"),
         pytest.param(attention(fill=-np.inf), attention(fill=-1e9), "semantics", "", id="NaN of a row that is masked whole"),
         pytest.param(scaled(np.float32), scaled(np.float16), "overflow", "mul", id="infinite on the way"),

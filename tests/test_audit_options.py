@@ -64,7 +64,7 @@ def enlarged_by_paddle(*, align: bool) -> Program:
 @pytest.mark.parametrize(
     ("reference", "candidate", "cause", "words"),
     [
-        pytest.param(of_torch, cropped, "semantics", "conv2d_transpose", id="groups"),
+        pytest.param(of_torch, cropped, "semantics", "conv2d_transpose", id="groups", marks=pytest.mark.long),
         pytest.param(contracted, contracted_otherwise, "layout", "transposed", id="equation"),
         pytest.param(padded("reflect"), padded("replicate"), "semantics", "'reflect'", id="a word of a vocabulary"),
         pytest.param(enlarged, enlarged_by_paddle(align=False), "rounding", "same formula", id="coordinates in single precision"),

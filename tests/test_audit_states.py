@@ -122,9 +122,10 @@ PAIRS: dict[str, tuple[Program, Program, str]] = {
     "average of the weights before": (average_in_numpy(), average_in_numpy(late=False), "semantics"),
     "steps of fewer batches": (gradients_summed(), gradients_summed(window=2), "semantics"),
 }
+SLOW = ("steps of fewer batches",)
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", [pytest.param(each, marks=[pytest.mark.long] * (each in SLOW)) for each in PAIRS])
 def test_a_state_that_begins_anew_is_told_from_another_formula(name: str) -> None:
     """`state` where the reference's value, put where the candidate begins anew, makes the sides agree; only there."""
     reference, candidate, cause = PAIRS[name]

@@ -40,6 +40,7 @@ PROGRAMS = {
     "seed of the system": (TORCH + "def run():\n    assert torch.seed() > 0\n    return {'x': torch.rand(3)}\n", "rng"),
     "clock": ("import time\ndef run():\n    return {'t': time.perf_counter_ns()}\n", "unknown"),
 }
+SLOW = ("unseeded model", "seed of the system")  # torch is imported in each of many processes: one such program is enough
 
 
 @pytest.fixture
@@ -52,7 +53,9 @@ def program(tmp_path: Path) -> Any:
     return write
 
 
-@pytest.mark.parametrize(("source", "cause"), PROGRAMS.values(), ids=PROGRAMS)
+@pytest.mark.parametrize(
+    ("source", "cause"), [pytest.param(*PROGRAMS[each], id=each, marks=[pytest.mark.long] * (each in SLOW)) for each in PROGRAMS]
+)
 def test_causes_in_fresh_processes(program: Any, source: str, cause: str) -> None:
     """The cause is named when removing it makes the runs agree, and `unknown` when nothing that was tried does."""
     found = detconf.verify(program(source), runs=4, fresh=True)
@@ -118,7 +121,13 @@ main()
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchanged_settings")
 @pytest.mark.parametrize(
-    ("module", "train", "cause"), [("torch", False, "mode"), ("torch", True, "rng"), ("paddle", False, "mode"), ("paddle", True, "rng")]
+    ("module", "train", "cause"),
+    [
+        ("torch", False, "mode"),
+        ("torch", True, "rng"),
+        pytest.param("paddle", False, "mode", marks=pytest.mark.long),
+        ("paddle", True, "rng"),
+    ],
 )
 def test_dropout_in_a_script_is_mode_unless_it_trains(tmp_path: Path, module: str, train: bool, cause: str) -> None:
     """The same in processes of their own: weights are fixed, dropout is on; evaluation mode removes the difference."""

@@ -63,6 +63,7 @@ FORGOTTEN = {
     ),
     "step": (0.0, "data order", ("parameters", "optimizer state", "generator"), "loss", "aten.addmm"),
 }
+SLOW = ("net", "scaler", "step")  # seven runs each
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +87,7 @@ def test_a_resume_that_restores_everything_is_invariant() -> None:
     assert (found.stable, str(found.cause)) == (True, "equal")
 
 
-@pytest.mark.parametrize("forgotten", FORGOTTEN)
+@pytest.mark.parametrize("forgotten", [pytest.param(each, marks=[pytest.mark.long] * (each in SLOW)) for each in FORGOTTEN])
 def test_what_a_resume_forgets_is_named(forgotten: str) -> None:
     """The cause is `state`, and the kind of state that was not restored is named, and no other."""
     dropout, words, others, first, operation = FORGOTTEN[forgotten]

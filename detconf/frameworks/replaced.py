@@ -29,12 +29,14 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 def replaced_everywhere(*places: tuple[Any, str, Any]) -> Iterator[None]:
     """Several attributes of modules, also where the globals of other modules hold them, as after `from torch.jit import trace`.
 
-    Modules of the owners' own packages keep them: they may be what the values call.
+    Modules of the owners' own packages keep them: they may be what the values call. What an attribute wraps stands for it: a
+    program may have taken `torch.jit.trace` before the first compilation put a wrapper in its place (torch 2.13,
+    `torch._dynamo.eval_frame.TorchPatcher`).
 
     Args:
         places: module, name, and what takes its place.
     """
-    table = {id(getattr(owner, name)): value for owner, name, value in places}
+    table = {id(each): value for owner, name, value in places for each in _layers(getattr(owner, name))}
     packages = {owner.__name__.partition(".")[0] for owner, _, _ in places}
     with ExitStack() as stack:
         for key, module in list(sys.modules.items()):
@@ -46,6 +48,12 @@ def replaced_everywhere(*places: tuple[Any, str, Any]) -> Iterator[None]:
         for each in places:
             stack.enter_context(replaced(*each))
         yield
+
+
+def _layers(function: Any) -> Iterator[Any]:
+    while function is not None:
+        yield function
+        function = getattr(function, "__wrapped__", None)
 
 
 @contextmanager

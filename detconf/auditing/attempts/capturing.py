@@ -84,7 +84,7 @@ def _single_constants(question: Question) -> Finding | None:
         ("candidate", question.captured[1], question.b, question.exact_b),
         ("reference", question.captured[0], question.a, question.exact_a),
     ):
-        alterations = _in_single(exact.study) if seen.names and exact is not None else {}
+        alterations = _in_single(exact.study) if seen.names and exact is not None and _matters(question, side) else {}
         shift = _shifted(question, exact.study) if alterations and exact is not None else None
         if shift is not None:
             words = f"the {who}'s graph holds {shift:.0f} in float32, as {float(np.float32(shift)):.0f}"
@@ -106,6 +106,16 @@ def _single_constants(question: Question) -> Finding | None:
             fix = Fix("pass such numbers as arrays of the dtype that is meant")
             return Finding(Cause.DTYPE, words, proof, [Evidence(words, len(alterations))], [fix])
     return None
+
+
+def _matters(question: Question, side: Side) -> bool:
+    """Does the side give anything else without capture? That something was compiled in this process before says nothing of it."""
+    real = question.real_a if side is question.a else question.real_b
+    try:
+        plain = question.laboratory.plain(side, inside=everywhere("without"))
+    except TargetError:
+        return True
+    return any(plain.get(name) != real[name] for name in question.differing)
 
 
 def _in_single(study: Study) -> dict[int, dict[str | int, Any]]:

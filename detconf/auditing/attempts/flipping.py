@@ -35,12 +35,12 @@ _SAME = {
 """Names of decisions that frameworks spell differently; "" for those they spell alike."""
 _MIRRORED = {"lt": "gt", "le": "ge"}
 """The same question with its two sides exchanged."""
+_ALIKE = 1e-9
+"""By how much shadows of the same numbers differ, relative to the largest."""
 _CLOSE = 1e-6
 """The same for single numbers, which are what was left of others."""
 _ROUNDS = 3
 """How many decisions may hang on each other."""
-_ALIKE = 1e-9
-"""By how much shadows of the same numbers differ, relative to the largest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +120,16 @@ def _branch(parting: Parting) -> tuple[Operation, Operation] | None:
 
 
 def _answers(study: Study) -> Iterator[Operation]:
-    return (
-        each for each in study.operations if len(each.writes) == 1 and each.writes[0].dtype == "bool" and each.writes[0].shadow.size == 1
-    )
+    single = (each for each in study.operations if len(each.writes) == 1 and each.writes[0].dtype == "bool")
+    return (each for each in single if each.writes[0].shadow is not None and each.writes[0].shadow.size == 1)
 
 
 def _repeats(parting: Parting) -> bool:
     """Does neither region hold anything but what its own side has done before, where the sides agreed?"""
     for region, study in ((parting.theirs, parting.b.study), (parting.ours, parting.a.study)):
         apart = {each.index for each in region.operations}
-        before = {f"{each.name} {dict(each.options)}" for each in study.operations if each.index not in apart}
-        if not before.issuperset(f"{each.name} {dict(each.options)}" for each in region.operations):
+        before = {_told(each) for each in study.operations if each.index not in apart}
+        if not before.issuperset(map(_told, region.operations)):
             return False
     return True
 
@@ -185,7 +184,11 @@ def _whole(value: Any) -> bool:
 
 
 def _alike_options(a: Operation, b: Operation) -> bool:
-    return a.options == b.options if a.name == b.name else sorted(_numbers(a)) == sorted(_numbers(b))
+    return _told(a) == _told(b) if a.name == b.name else sorted(_numbers(a)) == sorted(_numbers(b))
+
+
+def _told(operation: Operation) -> str:
+    return f"{operation.name} {dict(operation.options)}"  # as text: arrays among them have no one answer to ==
 
 
 def _numbers(operation: Operation) -> Iterator[float]:
@@ -202,7 +205,7 @@ def _follows(parting: Parting, found: Sequence[Flip]) -> bool:
     """Is what follows the same: by the same operations, or with the same elements wherever the decision fell alike?"""
     decisions = {each.theirs.index for each in found}, {each.ours.index for each in found}
     regions = zip((parting.theirs, parting.ours), decisions, strict=True)
-    theirs, ours = ([f"{each.name} {dict(each.options)}" for each in side.operations if each.index not in own] for side, own in regions)
+    theirs, ours = ([_told(each) for each in side.operations if each.index not in own] for side, own in regions)
     if theirs == ours:
         return True
     a, b = parting.a.known[parting.output].shadow, parting.b.known[parting.output].shadow
