@@ -46,6 +46,12 @@ class Flag(IntFlag):
     """No operation: a comparison that a test made (`auditing.assertions.noting`)."""
 
 
+OBSERVED = int(Flag.STATE | Flag.PUBLISHED | Flag.COMPARED)
+"""Events that compute nothing: what was seen of the program at some time."""
+NO_OPERATION = OBSERVED | int(Flag.LEAF)
+"""These, and data that entered."""
+
+
 @lru_cache(maxsize=1 << 12)
 def prefix(dtype: str, shape: tuple[int, ...]) -> bytes:
     """What a digest starts with, so that dtype and shape count: the same as in `Array.digest`."""

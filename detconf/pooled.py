@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 
 from detconf.comparing.result import Finding, Verdict
 from detconf.comparison import Divergence, Kind
-from detconf.digests import NOTHING, Flag
+from detconf.digests import NO_OPERATION, NOTHING
 from detconf.recording.event import Event
 from detconf.recording.reading import Recording
 
-_OBSERVED = Flag.STATE | Flag.LEAF | Flag.PUBLISHED | Flag.COMPARED
 Line = tuple[str, str, str]
 """Name, scope and source of an operation."""
 
@@ -61,7 +60,7 @@ def _pools(paths: Sequence[str]) -> dict[Line, _Pool]:
 def _events(recordings: Sequence[Recording]) -> Iterator[Event]:
     """Those of processes that a program started before its own: what they compute, it reads."""
     for recording in [*recordings[1:], *recordings[:1]]:
-        yield from (event for event in recording.events() if not event.flags & _OBSERVED)
+        yield from (event for event in recording.events() if not event.flags & NO_OPERATION)
 
 
 def _finding(a: _Pool, b: _Pool) -> Finding:

@@ -18,7 +18,7 @@ from detconf.arrays import Array, Place, Sealed
 from detconf.comparing.result import Finding, Verdict
 from detconf.comparing.sequences import greedy
 from detconf.comparison import diverge
-from detconf.digests import NOTHING, Flag
+from detconf.digests import NO_OPERATION, NOTHING
 from detconf.errors import DetconfError
 from detconf.locating import Arm
 from detconf.lookup import first_line
@@ -30,7 +30,6 @@ _MOST = 1 << 30
 """Bytes that operations of one run write, from the first on: so many are kept."""
 _RUNS = 4
 """Two with digests, of which the size of the arrays is known, and two with arrays."""
-_OBSERVED = Flag.STATE | Flag.LEAF | Flag.PUBLISHED | Flag.COMPARED
 Pair = tuple[Event, Event]
 
 
@@ -109,7 +108,7 @@ class _Search:
             if x is None or y is None or NOTHING in (pair[0].outputs[place].digest, pair[1].outputs[place].digest) or x == y:
                 continue
             leading = list(_leading(x, y.shape, self.size, self.count))
-            if not leading and x.shape == y.shape and not pair[0].flags & _OBSERVED:
+            if not leading and x.shape == y.shape and not pair[0].flags & NO_OPERATION:
                 self.mixing.setdefault(x.digest, mixed or _finding(pair, place, x, y))
             elif leading and y not in leading and not (_joined(x, y, self.count) and _moved(x, read)):
                 return mixed or _finding(pair, place, leading[0], y)

@@ -19,15 +19,13 @@ from detconf.causes.changes import Setting
 from detconf.comparing.result import Finding, Verdict
 from detconf.comparing.sequences import greedy, longest_common
 from detconf.comparison import Divergence, Kind
-from detconf.digests import NOTHING, Flag
+from detconf.digests import NO_OPERATION, NOTHING
 from detconf.errors import DetconfError, TargetError
 from detconf.execution import InChildren
 from detconf.lookup import first_line
 from detconf.recording.event import Event
 from detconf.recording.reading import Recording
 from detconf.verification import Operation
-
-_OBSERVED = Flag.STATE | Flag.PUBLISHED | Flag.COMPARED | Flag.LEAF
 
 _SETUP = 2000
 """Most operations beside those of a step by which it may differ from the other, such as those that build a model."""
@@ -99,7 +97,7 @@ def _trainers(recordings: Sequence[Recording]) -> list[Recording]:
 
 def _of(recording: Recording, step: int) -> list[Event]:
     """The operations of a step; those behind the last step are of none that can be compared."""
-    return [event for event in _until(recording, step) if event.step == step and not event.flags & _OBSERVED]
+    return [event for event in _until(recording, step) if event.step == step and not event.flags & NO_OPERATION]
 
 
 def _until(recording: Recording, step: int) -> Iterator[Event]:

@@ -254,7 +254,11 @@ REDUCED: dict[str, tuple[Any, Any, str]] = {
 @pytest.mark.parametrize("name", REDUCED)
 def test_an_accumulator_is_a_dtype(name: str) -> None:
     """The format of the running sum is named, and proved by adding up again."""
-    reference, candidate, words = REDUCED[name]
+    require_accumulator(*REDUCED[name])
+
+
+def require_accumulator(reference: Any, candidate: Any, words: str) -> None:
+    """The verdict is `dtype`, in these words; an accumulator is proved by adding up again."""
     found = detconf.audit(reference, candidate)
     assert found.cause == "dtype", found
     assert words in found.summary, found

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from test_accumulating import _recipe, in_hardware, one_by_one
+from test_accumulating import _recipe, in_hardware, one_by_one, require_accumulator
 from torch.nn import functional as F  # noqa: N812  # as everybody calls it
 
 import detconf
@@ -167,14 +167,7 @@ REDUCED: dict[str, tuple[Any, Any, str]] = {
 @pytest.mark.parametrize("name", REDUCED)
 def test_an_accumulator_is_a_dtype(name: str) -> None:
     """As of plain products: the format of the running sum is named, and proved by adding up again."""
-    reference, candidate, words = REDUCED[name]
-    found = detconf.audit(reference, candidate)
-    assert found.cause == "dtype", found
-    assert words in found.summary, found
-    assert found.proof is not None
-    if "accumulates" in words:
-        assert found.proof.kind == "re-created"
-        assert found.proof.share == 1.0
+    require_accumulator(*REDUCED[name])
 
 
 def test_orders_are_told() -> None:

@@ -231,3 +231,11 @@ except AssertionError:
     )
     assert done.stdout == "raised\n"
     assert "a comparison could not be taken" in done.stderr
+
+
+def test_numbers_of_python(tmp_path: Path) -> None:
+    """A test that never imports NumPy fails by its operands all the same: it is not told as one that holds."""
+    source = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertAlmostEqual(0.1 + 0.2, 0.31)\nunittest.main()\n"
+    found = _audited(tmp_path, source, "test_x.py")
+    assert found.candidate == "0.1 + 0.2 at test_x.py:4"
+    assert "fails" in found.evidence[0].statement

@@ -12,9 +12,9 @@ from detconf.arrays import Place
 from detconf.comparing.columns import Columns
 from detconf.comparing.ranks import is_collective
 from detconf.comparing.result import Finding, Verdict
-from detconf.comparing.verdicts import EQUAL, INTRODUCED, MISSING, OBSERVED, PROPAGATED, Judged
+from detconf.comparing.verdicts import EQUAL, INTRODUCED, MISSING, PROPAGATED, Judged
 from detconf.comparison import Divergence, Kind, diverge
-from detconf.digests import NOTHING, Flag
+from detconf.digests import NOTHING, OBSERVED, Flag
 from detconf.recording.event import Output
 from detconf.recording.file import Site
 

@@ -13,10 +13,9 @@ from typing import Any
 from detconf.comparing.alignment import align
 from detconf.comparing.columns import Columns
 from detconf.comparing.result import Counts
-from detconf.digests import Flag
+from detconf.digests import OBSERVED
 
 EQUAL, INTRODUCED, PROPAGATED, MISSING = range(4)
-OBSERVED = int(Flag.STATE | Flag.PUBLISHED | Flag.COMPARED)
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -97,18 +96,6 @@ class Widened:
     decides: bool = False
     lost: str = ""
     takers: list[Callable[[Any], Any]] = field(default_factory=list)
-
-    def giving(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        """A method by which a framework gives the program an array, so that this goes on in float64."""
-
-        @functools.wraps(plain)
-        def give(*args: Any, **kwargs: Any) -> Any:
-            array = plain(*args, **kwargs)
-            for take in self.takers:
-                array = take(array)
-            return array
-
-        return give
 
 
 @dataclass(frozen=True, slots=True)

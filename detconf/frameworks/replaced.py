@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any
@@ -23,6 +23,19 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
             delattr(owner, name)
         else:
             setattr(owner, name, plain)
+
+
+def giving(plain: Callable[..., Any], takers: Sequence[Callable[[Any], Any]]) -> Callable[..., Any]:
+    """A method by which a framework gives the program an array, handed to each of the `takers` of the time."""
+
+    @wraps(plain)
+    def give(*args: Any, **kwargs: Any) -> Any:
+        array = plain(*args, **kwargs)
+        for take in takers:
+            array = take(array)
+        return array
+
+    return give
 
 
 @contextmanager

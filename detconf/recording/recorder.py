@@ -19,7 +19,6 @@ and closing raises.
 
 from __future__ import annotations
 
-import functools
 import os
 import sqlite3
 import sys
@@ -152,18 +151,6 @@ class Recorder:
         kept: Kept | None = ((), (array.owned(),)) if self.keeping else None
         layouts = ((array.dtype, array.shape),)
         self.operation(name, (), (bytes.fromhex(array.digest),), layouts, flags=Flag.LEAF, source=source, values=kept)
-
-    def giving(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        """A method by which a framework gives user code an array, so that what is computed with that is recorded."""
-
-        @functools.wraps(plain)
-        def give(*args: Any, **kwargs: Any) -> Any:
-            array = plain(*args, **kwargs)
-            for follow in self.followers:
-                array = follow(array)
-            return array
-
-        return give
 
     def step(self, *, explicit: bool = False) -> None:
         """End a step.

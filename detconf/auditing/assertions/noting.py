@@ -15,7 +15,6 @@ from detconf.arrays import Array
 from detconf.auditing.assertions.comparisons import Comparison
 from detconf.auditing.assertions.watching import Call, Watching
 from detconf.digests import Flag
-from detconf.lookup import is_imported
 from detconf.recording.running import in_progress
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class Noting(Watching):
         """A comparison was made."""
         if not self._recorder.active:
             return
-        if call.counts and is_imported("numpy") and self._in_question(call):
+        if call.counts and self._in_question(call):
             self._failed(call, int(before or 0))
         else:
             self._event(call, [], [])
@@ -94,7 +93,7 @@ class Noting(Watching):
         return self._unsure <= _UNSURE
 
     def _failed(self, call: Call, began: int) -> None:
-        from detconf.auditing.assertions.pairs import Pair  # needs NumPy, which is there
+        from detconf.auditing.assertions.pairs import Pair  # needs NumPy, which a test of Python's numbers has not loaded
 
         pair = Pair.of(*call.operands(), call.name, None)
         sides = pair.arrays["actual"], pair.arrays["desired"]

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from detconf.auditing.attempts.choices import is_number
 from detconf.auditing.attempts.lineage import WAYS, Update, family, is_whole, kind_of, same
 from detconf.auditing.attempts.parting import Parting, part
 from detconf.auditing.laboratory import Observation
@@ -188,7 +187,7 @@ def _numbers(parting: Parting) -> Restored:
 
 def _others_than(operation: Operation, twin: Operation) -> dict[str | int, Any]:
     """The twin's numbers that the operation has not."""
-    return {key: value for key, value in twin.options.items() if _is_number(value) and operation.options.get(key) != value}
+    return {key: value for key, value in twin.options.items() if is_number(value) and operation.options.get(key) != value}
 
 
 def _later(operation: Operation, twin: Operation, parting: Parting) -> Iterator[tuple[Operation, Operation]]:
@@ -196,10 +195,6 @@ def _later(operation: Operation, twin: Operation, parting: Parting) -> Iterator[
     sides = ((operation, parting.b.study), (twin, parting.a.study))
     mine, theirs = ([each for each in study.operations if each.index > at.index and kind_of(each) == kind_of(at)] for at, study in sides)
     yield from zip(reversed(mine), reversed(theirs), strict=False)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
 
 
 def _starts_anew(operation: Operation, place: int, twin: Operation, parting: Parting) -> bool:

@@ -77,7 +77,7 @@ def unlike(parting: Parting) -> Finding | None:
     series: dict[tuple[str, str | int], tuple[list[Any], list[Any]]] = {}
     for name in (name for name in theirs if len(theirs[name]) == len(ours.get(name, ()))):
         for x, y in zip(ours[name], theirs[name], strict=True):
-            for key in (key for key in y.options if _number(y.options[key]) and _number(x.options.get(key))):
+            for key in (key for key in y.options if is_number(y.options[key]) and is_number(x.options.get(key))):
                 a, b = series.setdefault((name, key), ([], []))
                 a.append(x.options[key])
                 b.append(y.options[key])
@@ -108,7 +108,8 @@ def _by_name(study: Study) -> dict[str, list[Operation]]:
     return found
 
 
-def _number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """A number of Python's or NumPy's, but no switch."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 

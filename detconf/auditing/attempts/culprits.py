@@ -180,13 +180,6 @@ def _floats(value: Value) -> bool:
     return value.shadow is not None and value.shadow.size > 0 and np.issubdtype(value.shadow.dtype, np.floating)
 
 
-def _units(parting: Parting) -> float:
-    """By how much the sides are further apart than rounding explains, where decisions that rounding explains fall alike."""
-    a, b = parting.a.known[parting.output].shadow, parting.b.known[parting.output].shadow
-    noise = np.maximum(parting.question.splits[parting.output].noise, 1e-300)
-    return float(np.max(np.abs(b.reshape(a.shape) - a) / noise.reshape(a.shape), initial=0.0))
-
-
 def _unrepaired(question: Question) -> Finding | None:
     """No repair was found: it is still shown that the same inputs mean something else, unless what goes in differs."""
     a, b = question.exact_a, question.exact_b
@@ -204,7 +197,7 @@ def _unrepaired(question: Question) -> Finding | None:
     if flips(parting) or branches(parting):
         return None
     sources = sorted(theirs.sources, key=lambda operation: (not operation.reads, operation.index))
-    units = question.splits[name].units if not parting.given else _units(parting)
+    units = parting.question.splits[name].units
     proof = Proof("bounded", f"in higher precision the sides are still {units:.3g} times further apart than rounding explains")
     evidence = Evidence(f"{name}: gap between the float64 shadows, in units of rounding noise", units)
     if not sources:

@@ -65,21 +65,21 @@ def flips(parting: Parting) -> list[Flip]:
 def settled(parting: Parting) -> tuple[Finding | None, Parting]:
     """(the cause, if nothing differs but decisions within rounding; what is left to be explained once those fall alike)."""
     whole, first = parting, flips(parting)
-    found = first
+    found, put_right = first, set[int]()
     for _ in range(_ROUNDS):
         changes = {
             value.index: put(other.shadow) for each in found for value, other in _pairs(each) if value.shadow.shape == other.shadow.shape
         }
-        if not changes or changes.keys() <= parting.given.keys():
+        if changes.keys() <= put_right:
             break
-        given = {**parting.given, **changes}
-        question, a, output = parting.question, parting.a, parting.output
-        b = question.laboratory.study(question.b, amendments=given)
+        put_right |= changes.keys()
+        question, a, output = parting.question.amended(changes), parting.a, parting.output
+        b = question.exact_b
         if b is None or output not in b.known:
             break
-        if question.same_shadows(a.known, b.known, [output]):
-            return _finding(first, Proof("removed", "with the reference's decisions there, in higher precision, the sides agree")), parting
-        parting = part(question, a, b, output, parting.pool.tolerance, given)
+        if whole.question.same_shadows(a.known, b.known, [output]):
+            return _finding(first, Proof("removed", "with the reference's decisions there, in higher precision, the sides agree")), whole
+        parting = part(question, a, b, output, parting.pool.tolerance)
         found = flips(parting)
     if first and len(first) == len(whole.theirs.sources) and not whole.theirs.leaves and _follows(whole, first):
         what = "the inputs of the decision agree in higher precision, and so does all that does not depend on it"

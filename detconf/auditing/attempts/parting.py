@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any
 
 from detconf.auditing.laboratory import Observation
@@ -27,8 +25,6 @@ class Parting:
     """Of the reference."""
     pool: Pool
     """The reference's contents."""
-    given: Mapping[int, Any] = field(default_factory=dict)
-    """Amendments under which the candidate was studied."""
 
     @property
     def resumes(self) -> bool:
@@ -44,8 +40,6 @@ class Parting:
 
     def repaired(self, **options: Any) -> bool:
         """Does the candidate, with a change to its shadows, agree with the reference in the result at hand?"""
-        if self.given:
-            options["amendments"] = {**self.given, **options.get("amendments", {})}
         found = self.question.laboratory.study(self.question.b, **options)
         return found is not None and self.question.same_shadows(self.a.known, found.known, [self.output])
 
@@ -58,9 +52,7 @@ def first_output(question: Question, b: Observation | None) -> str:
     return min(names, key=lambda name: b.known[name].value.index, default="")
 
 
-def part(  # noqa: PLR0913, PLR0917  # both sides of one result
-    question: Question, a: Observation, b: Observation, name: str, tolerance: float, given: Mapping[int, Any] = MappingProxyType({})
-) -> Parting:
+def part(question: Question, a: Observation, b: Observation, name: str, tolerance: float) -> Parting:
     """The regions of both sides behind one result."""
     ours, theirs = pool(a, tolerance), pool(b, tolerance)
     return Parting(
@@ -71,5 +63,4 @@ def part(  # noqa: PLR0913, PLR0917  # both sides of one result
         region(b.study, [b.known[name]], ours),
         region(a.study, [a.known[name]], theirs),
         ours,
-        given,
     )

@@ -8,13 +8,10 @@ import numpy as np
 
 from detconf.auditing.question import Finding
 from detconf.auditing.recordings.recorded_pair import RecordedPair
-from detconf.auditing.recordings.undropping import unmatched
+from detconf.auditing.recordings.undropping import scaled, unmatched
 from detconf.auditing.result import Evidence, Fix, Proof
 from detconf.shadows.study import Operation
 from detconf.values import Cause
-
-_SAME = 1e-2
-"""Factors of one scale agree to this, whatever the dtype."""
 
 
 def drawn(pair: RecordedPair) -> Finding | None:
@@ -69,13 +66,6 @@ def _trained(ours: Sequence[Operation], theirs: Sequence[Operation]) -> Finding 
 
 
 def _drops(operation: Operation) -> bool:
-    read = next((each.shadow for each in operation.reads if each.shadow is not None and each.shadow.dtype.kind == "f"), None)
-    made = next((each.shadow for each in operation.writes if each.shadow is not None and each.shadow.dtype.kind == "f"), None)
-    if not operation.random or read is None or made is None or read.shape != made.shape:
-        return False
-    dropped, given = made == 0, read != 0
-    if not np.any(dropped & given):
-        return False
-    kept = ~dropped & given
-    factors = made[kept] / read[kept]
-    return bool(factors.size == 0 or np.ptp(factors) <= _SAME * abs(float(factors[0])))
+    return operation.random and any(
+        scaled(operation, each) and bool(np.any((operation.writes[0].shadow == 0) & (each.shadow != 0))) for each in operation.reads
+    )

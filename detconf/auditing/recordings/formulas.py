@@ -152,6 +152,7 @@ ALIASES: Mapping[str, str] = {
     "cast": "same", "astype": "same", "_log_softmax": "log_softmax", "clip": "clamp", "clamp_min": "clamp", "clamp_max": "clamp", "swish": "silu",
     "native_layer_norm": "layer_norm", "fmax": "maximum", "fmin": "minimum",
 }  # fmt: skip
+_OF_NUMPY = "exp expm1 log log1p log2 log10 sin cos sinh cosh tanh sqrt abs square reciprocal"
 KNOWN: Mapping[str, Readings] = {
     "matmul": _products,
     "linear": _linear,
@@ -203,26 +204,7 @@ KNOWN: Mapping[str, Readings] = {
     "threshold_backward": _elementwise(lambda gradient, x: np.where(x > 0, gradient, 0)),
     "rsqrt": _elementwise(lambda x: 1 / np.sqrt(x)),
     "neg": _elementwise(lambda x: -x),
-    **{
-        name: _elementwise(getattr(np, name))
-        for name in (
-            "exp",
-            "expm1",
-            "log",
-            "log1p",
-            "tanh",
-            "sin",
-            "cos",
-            "sqrt",
-            "abs",
-            "square",
-            "reciprocal",
-            "log2",
-            "log10",
-            "sinh",
-            "cosh",
-        )
-    },
+    **{name: _elementwise(getattr(np, name)) for name in _OF_NUMPY.split()},
     "erf": _elementwise(_erf),
 }
 _NUMBERS = "add sub mul div pow rsub addcmul addcdiv lerp scale maximum minimum where clamp leaky_relu elu layer_norm huber_loss"

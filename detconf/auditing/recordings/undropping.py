@@ -21,6 +21,7 @@ from detconf.shadows.study import Operation, Read, Study, Value
 from detconf.values import Cause
 
 _NEAR = 1e-2
+"""Factors of one scale agree to this, whatever the dtype."""
 
 
 def undropped(pair: RecordedPair) -> Finding | None:
@@ -48,7 +49,7 @@ def _drops(pair: RecordedPair, own: Observation, other: Alike) -> dict[int, Read
     masks, found = set[int](), dict[int, Read]()
     for operation in pair.leading(own):
         kept = [each for each in operation.reads if each.value.index not in masks]
-        whole = next((each for each in kept if operation.index in drawing and _part(operation, each)), None)
+        whole = next((each for each in kept if operation.index in drawing and scaled(operation, each)), None)
         if whole is not None:
             found[operation.index] = whole
         elif operation.index in drawing or (operation.reads and not kept):
@@ -58,16 +59,14 @@ def _drops(pair: RecordedPair, own: Observation, other: Alike) -> dict[int, Read
     return found
 
 
-def _part(operation: Operation, read: Read) -> bool:
-    """Is its result what it read, some elements zero and the others scaled by one number?"""
+def scaled(operation: Operation, read: Read) -> bool:
+    """Is its result what it read, scaled by one number but where it is zero?"""
     x, y = read.shadow, operation.writes[0].shadow if operation.writes else None
-    if x is None or y is None or x.shape != y.shape or y.dtype.kind != "f":
+    if x is None or y is None or x.shape != y.shape or not {x.dtype.kind, y.dtype.kind} <= {"f"}:
         return False
     left = (y != 0) & (x != 0)
-    if not np.any(left):
-        return False
     ratios = y[left] / x[left]
-    return bool(np.all(np.abs(ratios / ratios[0] - 1) <= _NEAR))
+    return bool(np.any(x) and np.all(np.abs(ratios / ratios[:1] - 1) <= _NEAR))
 
 
 def _without(own: Observation, drops: Mapping[int, Read]) -> Observation:

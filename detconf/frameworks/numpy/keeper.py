@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -19,6 +19,7 @@ from detconf.frameworks.numpy.precision import floats, shadow_dtype, up
 from detconf.frameworks.numpy.rules import MOVES
 from detconf.frameworks.numpy.stores import Store, place
 from detconf.frameworks.numpy.sums import CONTRACTIONS
+from detconf.frameworks.replaced import replaced
 from detconf.frameworks.source import line
 from detconf.shadows.formats import round_to, unit
 from detconf.shadows.normals import Normals
@@ -57,14 +58,9 @@ class Keeper:
             self._process, self.lock = os.getpid(), threading.RLock()
         return self.active and not getattr(self._local, "busy", False)
 
-    @contextmanager
-    def silence(self) -> Iterator[None]:
+    def silence(self) -> AbstractContextManager[None]:
         """Nothing that this thread does is reported."""
-        before, self._local.busy = getattr(self._local, "busy", False), True
-        try:
-            yield
-        finally:
-            self._local.busy = before
+        return replaced(self._local, "busy", True)
 
     def source(self) -> str:
         """The line of user code that runs now."""

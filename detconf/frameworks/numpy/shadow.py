@@ -18,8 +18,7 @@ import numpy as np
 from detconf.frameworks.numpy import draws, followed, makers, vectors
 from detconf.frameworks.numpy.adoption import Adoption
 from detconf.frameworks.numpy.following import Following
-from detconf.frameworks.numpy.trace import _named_as as named_as
-from detconf.frameworks.numpy.trace import user
+from detconf.frameworks.numpy.trace import named_as, user
 from detconf.shadows.number import Number
 from detconf.shadows.study import Known, Study
 

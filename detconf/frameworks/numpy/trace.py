@@ -96,7 +96,7 @@ def _maker(calls: Calls, plain: Callable[..., Any], title: str) -> Callable[...,
             return calls.call(title, plain, args, kwargs)
         return plain(*args, **kwargs)
 
-    return _named_as(make, plain)
+    return named_as(make, plain)
 
 
 def _draws() -> Iterator[tuple[Any, str, Any]]:
@@ -104,7 +104,7 @@ def _draws() -> Iterator[tuple[Any, str, Any]]:
     for name in generators.draws(module):
         yield module, name, _draw(name, vars(module)[name])
     for name in generators.STATES:
-        yield module, name, _named_as(generators.unseen(vars(module)[name]), vars(module)[name])
+        yield module, name, named_as(generators.unseen(vars(module)[name]), vars(module)[name])
     kind = generators.standing(module.Generator, user, lambda self: self.bit_generator)
     yield module, "Generator", kind
     yield module, "RandomState", generators.standing(module.RandomState, user, lambda self: self.get_state(legacy=False))
@@ -113,7 +113,7 @@ def _draws() -> Iterator[tuple[Any, str, Any]]:
     def default_rng(seed: Any = None) -> Any:
         return generators.generator(plain, kind, seed) if user(2) else plain(seed)
 
-    yield module, "default_rng", _named_as(default_rng, plain)
+    yield module, "default_rng", named_as(default_rng, plain)
 
 
 def _draw(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,7 +122,7 @@ def _draw(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
             return generators.draw(name, plain, generators.legacy_state, args, kwargs)
         return plain(*args, **kwargs)
 
-    return _named_as(drawn, plain)
+    return named_as(drawn, plain)
 
 
 def _archives() -> Iterator[tuple[Any, str, Any]]:
@@ -143,7 +143,7 @@ def _archives() -> Iterator[tuple[Any, str, Any]]:
     yield archive, "__getitem__", getitem
 
 
-def _named_as(function: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+def named_as(function: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, looking like `plain`, pickling by its name as well."""
     for attribute in ("__name__", "__qualname__", "__module__", "__doc__"):
         value = getattr(plain, attribute, None)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from detconf.frameworks.numpy.followed import Followed, plain_getitem, plain_set
 from detconf.frameworks.numpy.following import WRITERS
 from detconf.frameworks.numpy.precision import DOUBLE, doubled, floats, shadow_dtype
 from detconf.frameworks.numpy.trace import user
+from detconf.frameworks.replaced import replaced
 
 _NUMBER: Any = object()
 """Stands where a followed scalar has its shadow."""
@@ -46,23 +47,13 @@ class Wide:
         """This thread is not at work for us."""
         return not getattr(self._local, "silent", False)
 
-    @contextmanager
-    def silence(self) -> Iterator[None]:
+    def silence(self) -> AbstractContextManager[None]:
         """What this thread does is ours."""
-        before, self._local.silent = getattr(self._local, "silent", False), True
-        try:
-            yield
-        finally:
-            self._local.silent = before
+        return replaced(self._local, "silent", True)
 
-    @contextmanager
-    def outside(self) -> Iterator[None]:
+    def outside(self) -> AbstractContextManager[None]:
         """Arrays that come in here are somebody else's: what is written to them is put back in the end."""
-        before, self._local.keeping = getattr(self._local, "keeping", False), True
-        try:
-            yield
-        finally:
-            self._local.keeping = before
+        return replaced(self._local, "keeping", True)
 
     def end(self) -> None:
         """Put back what was written to memory from outside."""

@@ -16,8 +16,7 @@ from detconf.frameworks.base import Widened
 from detconf.frameworks.numpy import draws, followed, makers
 from detconf.frameworks.numpy.adoption import Adoption
 from detconf.frameworks.numpy.precision import doubled
-from detconf.frameworks.numpy.trace import _named_as as named_as
-from detconf.frameworks.numpy.trace import user
+from detconf.frameworks.numpy.trace import named_as, user
 from detconf.frameworks.numpy.wide import Wide
 from detconf.frameworks.replaced import replaced
 

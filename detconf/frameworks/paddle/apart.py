@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
 import paddle
 
+from detconf.frameworks.replaced import replaced
 from detconf.shadows.study import Study
 
 _core = paddle.base.core
@@ -66,14 +67,9 @@ class Apart:
                 _core._switch_tracer(tracer)
             thread.quiet, thread.ours = outer, ours
 
-    @contextmanager
-    def silently(self) -> Iterator[None]:
+    def silently(self) -> AbstractContextManager[None]:
         """The program's own work, whose parts are not observed."""
-        outer, self._thread.quiet = self.quiet, True
-        try:
-            yield
-        finally:
-            self._thread.quiet = outer
+        return replaced(self._thread, "quiet", True)
 
     def do(self, what: str, work: Callable[[], Any]) -> Any:
         """Work for the study that must not break the program. None where it failed; what is lost is said."""

@@ -24,6 +24,7 @@ from detconf.frameworks.paddle.gradients import Gradients
 from detconf.frameworks.paddle.operations import SLOTS, Operation
 from detconf.frameworks.paddle.operations import describe as operation_of
 from detconf.frameworks.paddle.references import References
+from detconf.frameworks.replaced import giving
 from detconf.frameworks.source import line
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def start(recorder: Recorder) -> Callable[[], None]:
             references.put_attribute(paddle.Tensor, slot, trace.wrapped(name, vars(paddle.Tensor)[slot]))
     references.put_attribute(paddle.autograd.PyLayer, "apply", _functions(gradients))
     references.put_attribute(paddle.Tensor, "__init__", _leaves(recorder, vars(paddle.Tensor)["__init__"]))
-    references.put_attribute(paddle.Tensor, "numpy", recorder.giving(vars(paddle.Tensor)["numpy"]))
+    references.put_attribute(paddle.Tensor, "numpy", giving(vars(paddle.Tensor)["numpy"], recorder.followers))
 
     def end() -> None:
         references.back()

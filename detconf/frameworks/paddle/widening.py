@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import paddle
@@ -21,6 +21,7 @@ from detconf.frameworks.paddle.listening import listen
 from detconf.frameworks.paddle.operations import Operation
 from detconf.frameworks.paddle.references import References
 from detconf.frameworks.paddle.twins import dtype_of, floating
+from detconf.frameworks.replaced import giving, replaced
 
 _WIDE = {getattr(paddle, name): paddle.float64 for name in ("float32", "float16", "bfloat16")} | {paddle.complex64: paddle.complex128}
 _LEAVING = ("item", "tolist", "__float__", "__int__", "__bool__", "__nonzero__", "__index__")
@@ -41,7 +42,7 @@ def widening(seen: Widened, roots: Sequence[Any] = ()) -> Iterator[None]:  # noq
         for name in _LEAVING:
             if name in methods:
                 references.put_attribute(paddle.Tensor, name, wide.leaving(methods[name]))
-        references.put_attribute(paddle.Tensor, "numpy", seen.giving(methods["numpy"]))
+        references.put_attribute(paddle.Tensor, "numpy", giving(methods["numpy"], seen.takers))
         Filling(wide).put(references)
         yield
 
@@ -62,14 +63,9 @@ class Wide:
         """This thread is at work for us."""
         return getattr(self._thread, "quiet", False)
 
-    @contextmanager
-    def silence(self) -> Iterator[None]:
+    def silence(self) -> AbstractContextManager[None]:
         """What this thread does is ours."""
-        before, self._thread.quiet = self.quiet, True
-        try:
-            yield
-        finally:
-            self._thread.quiet = before
+        return replaced(self._thread, "quiet", True)
 
     def lose(self, words: str) -> None:
         """Something stays in its own dtype."""

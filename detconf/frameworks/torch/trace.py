@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode_temporaril
 
 from detconf.arrays import scalars
 from detconf.digests import NOTHING, Flag
-from detconf.frameworks.replaced import replaced
+from detconf.frameworks.replaced import giving, replaced
 from detconf.frameworks.torch import whole
 from detconf.frameworks.torch.contents import Contents, Layout
 from detconf.frameworks.torch.operations import Operation, collect, describe, results, unwritten, written
@@ -191,7 +191,7 @@ def start(recorder: Recorder) -> Callable[[], None]:
     mode = new()
     mode.__enter__()
     undo_threads, undo_whole = _in_threads(new), whole.start(Trace)
-    given = replaced(torch.Tensor, "numpy", recorder.giving(torch.Tensor.numpy))
+    given = replaced(torch.Tensor, "numpy", giving(torch.Tensor.numpy, recorder.followers))
     given.__enter__()
 
     def end() -> None:

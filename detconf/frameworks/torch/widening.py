@@ -16,7 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from detconf.frameworks.base import Widened
-from detconf.frameworks.replaced import replaced
+from detconf.frameworks.replaced import giving, replaced
 from detconf.frameworks.torch import whole
 from detconf.frameworks.torch.operations import Operation, collect, describe, results, written
 
@@ -42,7 +42,7 @@ def widening(seen: Widened, roots: Sequence[Any] = ()) -> Iterator[None]:  # noq
         with ExitStack() as stack:
             for name in _INPUTS:
                 stack.enter_context(replaced(torch, name, _taking(getattr(torch, name))))
-            stack.enter_context(replaced(torch.Tensor, "numpy", seen.giving(torch.Tensor.numpy)))
+            stack.enter_context(replaced(torch.Tensor, "numpy", giving(torch.Tensor.numpy, seen.takers)))
             mode = _Widening(seen)
             stack.callback(mode.end)
             stack.enter_context(mode)
