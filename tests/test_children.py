@@ -419,7 +419,9 @@ def test_check_reports_what_a_thread_keeps_for_itself(old_thread: Callable[[Call
 @pytest.mark.usefixtures("unchanged", "old_thread")
 def test_restoring_in_another_thread_says_what_stays() -> None:
     """restore() called elsewhere puts back what it can reach and names what the thread that called apply() keeps."""
-    count, deterministic = torch.get_num_threads(), inductor.deterministic
+    prefix, count = "torch._inductor.config.", torch.get_num_threads()
+    options = [name.removeprefix(prefix) for name in catalogue() if name.startswith(prefix)]
+    before = {each: getattr(inductor, each) for each in options if hasattr(inductor, each)}
     inductor.fallback_random = False  # a value of this thread's own
     with pytest.warns(detconf.DetconfWarning, match="is not fully in force"):
         session = detconf.apply("strict", overrides={"torch.set_num_threads": count + 1, "env.PYTHONHASHSEED": "77"})
@@ -427,11 +429,12 @@ def test_restoring_in_another_thread_says_what_stays() -> None:
         report = in_new_thread(session.restore)
     named, kept = {entry.knob for entry in report.entries}, {"torch.set_num_threads", "torch._inductor.config.fallback_random"}
     assert kept <= named
-    # Others of inductor's too, where an earlier compile has written them in this thread, as mode="max-autotune" does.
-    assert all(name.startswith("torch._inductor.config.") for name in named - kept), named
+    # Others of inductor's too, where they were written in this thread before: by mode="max-autotune", or for a while by an audit.
+    assert all(name.startswith(prefix) for name in named - kept), named
     assert "put back only there" in {entry.knob: entry.note for entry in report.entries}["torch._inductor.config.fallback_random"]
     torch.set_num_threads(count)
-    inductor.fallback_random, inductor.deterministic = False, deterministic
+    for name in named & {prefix + each for each in before}:
+        setattr(inductor, name.removeprefix(prefix), before[name.removeprefix(prefix)])
 
 
 @pytest.mark.usefixtures("unchanged")
